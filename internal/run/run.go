@@ -1,0 +1,222 @@
+// Package run walks the steps of a plan: it observes each one, acts on what is not
+// done, asks for approvals, takes in steps that others need first, and writes all
+// of it into the journal. Resuming is the same walk (design.md, "steps converge").
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/eksbg/eksbg/internal/state"
+)
+
+// maxActs bounds how often one step may act in one walk before the world is
+// believed to work against it.
+const maxActs = 3
+
+// Step is one step of a plan. The step packages fit it through state alone.
+type Step interface {
+	// Spec is the step as data.
+	Spec() state.StepSpec
+	// Observe reads the world and changes nothing.
+	Observe(ctx context.Context) (state.Observation, error)
+	// Act blocks until the step is done, or returns why it is not: a *state.Stop, a
+	// *state.NeedsFirst, or a failure.
+	Act(ctx context.Context, rec state.Recorder) error
+}
+
+// Journal is what a walk needs of a journal.
+type Journal interface {
+	state.History
+	Plan() *state.Plan
+	Append(state.Record) (state.Record, error)
+	Recorder(step string) state.Recorder
+}
+
+// Ask is a decision that a person has to make before a phase may change anything.
+type Ask struct {
+	Phase state.Phase
+	Step  state.StepSpec
+	// Why says why it is asked: the plan file, the live cluster, or a put-back.
+	Why string
+}
+
+// Control answers what people decide: flags, a terminal, the request folder.
+type Control interface {
+	// Approve returns who approved, or nil when nobody has.
+	Approve(ctx context.Context, ask Ask) (*state.Who, error)
+}
+
+// Walker walks one run.
+type Walker struct {
+	Journal Journal
+	// Build makes the step of a spec.
+	Build   func(state.StepSpec) (Step, error)
+	Control Control
+	// Until is the id of the last step to walk; empty walks all.
+	Until string
+	// Login gives the command that renews the credentials of a side.
+	Login func(state.Side) string
+	// Next gives the command to type after a stop.
+	Next func(*state.Stop) string
+}
+
+// Walk walks the run to its end. It returns nil when every step is done, and a
+// *state.Stop otherwise. Either is in the journal when it returns, unless the
+// journal itself could not be written.
+func (w *Walker) Walk(ctx context.Context) error {
+	stop := w.walk(ctx)
+	if stop == nil {
+		exit := int(state.ExitDone)
+		if _, err := w.Journal.Append(state.Record{Kind: state.RecordClosed, Text: "all steps are done", Exit: &exit}); err != nil {
+			return &state.Stop{Code: state.ExitFailed, Why: "write the end of the run to the journal", Cause: err,
+				Cure: "free space or mend the folder's permissions, then run the same command again"}
+		}
+		return nil
+	}
+	exit := int(stop.Code)
+	rec := state.Record{Kind: state.RecordStopped, Text: stop.Error(), Exit: &exit}
+	if w.Next != nil {
+		rec.Next = w.Next(stop)
+	}
+	if _, err := w.Journal.Append(rec); err != nil {
+		stop.Cure = strings.TrimSpace(stop.Cure + "\nthe journal could not be written: " + err.Error())
+	}
+	return stop
+}
+
+func (w *Walker) walk(ctx context.Context) *state.Stop {
+	if w.Until != "" && !w.known(w.Until) {
+		return &state.Stop{Code: state.ExitFailed, Why: fmt.Sprintf("--until %s: no such step in this run", w.Until),
+			Cure: "the steps are: " + strings.Join(w.ids(), ", ")}
+	}
+	for i := 0; ; {
+		steps := state.Steps(w.Journal.Records(""))
+		if i >= len(steps) {
+			return nil
+		}
+		spec := steps[i]
+		needs, stop := w.step(ctx, spec)
+		if stop != nil {
+			return stop
+		}
+		if needs != nil {
+			if stop := w.insert(spec, needs); stop != nil {
+				return stop
+			}
+			continue // i now names the step that was put in front
+		}
+		if spec.ID == w.Until {
+			if i == len(steps)-1 {
+				return nil
+			}
+			return &state.Stop{Code: state.ExitResumable, Why: fmt.Sprintf("stopped after %s, as asked with --until", spec.ID)}
+		}
+		i++
+	}
+}
+
+func (w *Walker) ids() []string {
+	var out []string
+	for _, s := range state.Steps(w.Journal.Records("")) {
+		out = append(out, s.ID)
+	}
+	return out
+}
+
+func (w *Walker) known(id string) bool {
+	for _, s := range w.ids() {
+		if s == id {
+			return true
+		}
+	}
+	return false
+}
+
+// step brings one step to done, or says what stands against it.
+func (w *Walker) step(ctx context.Context, spec state.StepSpec) (*state.NeedsFirst, *state.Stop) {
+	step, err := w.Build(spec)
+	if err != nil {
+		return nil, w.stopFor(ctx, spec, fmt.Errorf("prepare step %s: %w", spec.ID, err))
+	}
+	for acts := 0; ; acts++ {
+		obs, err := step.Observe(ctx)
+		if err != nil {
+			return nil, w.fail(ctx, spec, fmt.Errorf("look at %s: %w", spec.ID, err))
+		}
+		switch obs.Status {
+		case state.Done:
+			return nil, w.done(ctx, spec, obs, acts)
+		case state.Blocked:
+			return nil, w.fail(ctx, spec, &state.Stop{Code: state.ExitBlocked, Why: obs.Reason, Cure: obs.Cure})
+		}
+		if acts == maxActs {
+			return nil, w.fail(ctx, spec, &state.Stop{Code: state.ExitBlocked,
+				Why:  fmt.Sprintf("%s acted %d times and the world is still not as it should be: %s", spec.ID, acts, obs.Reason),
+				Cure: "look for somebody or something that changes it back, then run the same command again"})
+		}
+		needs, stop := w.act(ctx, spec, step)
+		if needs != nil || stop != nil {
+			return needs, stop
+		}
+	}
+}
+
+func (w *Walker) act(ctx context.Context, spec state.StepSpec, step Step) (*state.NeedsFirst, *state.Stop) {
+	if ctx.Err() != nil {
+		return nil, w.stopFor(ctx, spec, ctx.Err())
+	}
+	if stop := w.approval(ctx, spec); stop != nil {
+		return nil, stop
+	}
+	if stop := w.append(state.Record{Kind: state.RecordStarted, Step: spec.ID, Text: spec.Title}); stop != nil {
+		return nil, stop
+	}
+	err := step.Act(ctx, w.Journal.Recorder(spec.ID))
+	var needs *state.NeedsFirst
+	if errors.As(err, &needs) {
+		return needs, nil
+	}
+	if err != nil {
+		return nil, w.fail(ctx, spec, err)
+	}
+	return nil, nil
+}
+
+// done records a step as done once; seen again on resume it adds nothing.
+func (w *Walker) done(_ context.Context, spec state.StepSpec, obs state.Observation, acts int) *state.Stop {
+	if acts == 0 && state.StepDone(w.Journal.Records(spec.ID), spec.ID) {
+		return nil
+	}
+	return w.append(state.Record{Kind: state.RecordDone, Step: spec.ID, Text: obs.Reason})
+}
+
+func (w *Walker) insert(before state.StepSpec, needs *state.NeedsFirst) *state.Stop {
+	if w.known(needs.Spec.ID) {
+		return &state.Stop{Code: state.ExitBlocked,
+			Why:  fmt.Sprintf("%s was done and %s still asks for it: %s", needs.Spec.ID, before.ID, needs.Spec.Cause),
+			Cure: "what EKS or the check says is above; mend it, then run the same command again"}
+	}
+	spec := needs.Spec
+	return w.append(state.Record{Kind: state.RecordInserted, Step: before.ID, Spec: &spec,
+		Text: fmt.Sprintf("%s comes first: %s", spec.Title, spec.Cause)})
+}
+
+func (w *Walker) append(r state.Record) *state.Stop {
+	if _, err := w.Journal.Append(r); err != nil {
+		return &state.Stop{Code: state.ExitFailed, Why: "write to the journal", Cause: err,
+			Cure: "free space or mend the folder's permissions, then run the same command again"}
+	}
+	return nil
+}
+
+// fail records that the step did not get done and turns err into a stop.
+func (w *Walker) fail(ctx context.Context, spec state.StepSpec, err error) *state.Stop {
+	stop := w.stopFor(ctx, spec, err)
+	if s := w.append(state.Record{Kind: state.RecordFailed, Step: spec.ID, Text: stop.Error()}); s != nil && stop.Code < state.ExitPutBack {
+		return s
+	}
+	return stop
+}

@@ -1,0 +1,152 @@
+package text
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/eksbg/eksbg/internal/state"
+	"github.com/eksbg/eksbg/internal/ui/view"
+)
+
+// Plan renders a plan for people: the pair, the numbered steps with what each will
+// call and how long it is expected to take, what needs a look, and what to type
+// next. now is only used for the life of the credentials.
+func Plan(w io.Writer, p *state.Plan, now time.Time, next string) {
+	fmt.Fprintf(w, "%s - %s - %s - %s\n\n", p.Name, p.Variant, versions(p), p.Region)
+	pair(w, p)
+	fmt.Fprintln(w)
+	if len(p.Steps) == 0 {
+		fmt.Fprintln(w, "Nothing to do: the traffic is served whole by a cluster at the target version")
+		fmt.Fprintln(w, "on which no pod lags.")
+	} else {
+		steps(w, p)
+	}
+	findings(w, p.Findings)
+	if len(p.Steps) > 0 {
+		outlook(w, p, now)
+	}
+	if next != "" {
+		label := "Run it"
+		if len(p.Steps) == 0 {
+			label = "Look at it"
+		}
+		fmt.Fprintf(w, "\n%-11s %s\n", label, next)
+	}
+}
+
+func versions(p *state.Plan) string {
+	from := p.Clusters[p.Destination].Version
+	if from == p.Target || from == "" {
+		return p.Target
+	}
+	return from + " -> " + p.Target
+}
+
+func pair(w io.Writer, p *state.Plan) {
+	row := func(name string, cell func(state.Side) string) {
+		fmt.Fprintf(w, "%-12s %-30s %s\n", name, cell(state.Blue), cell(state.Green))
+	}
+	row("", func(s state.Side) string { return string(s) })
+	row("cluster", func(s state.Side) string { return state.Clean(p.Clusters[s].Name) })
+	row("role", func(s state.Side) string { return Role(p, s) })
+	row("version", func(s state.Side) string { return p.Clusters[s].Version })
+	row("pods", func(s state.Side) string { return Pods(p.Clusters[s]) })
+	row("traffic", func(s state.Side) string { return Percent(p.Traffic, s) })
+}
+
+// Role says what a side was when the plan was made.
+func Role(p *state.Plan, s state.Side) string {
+	if s == p.Origin {
+		return "active"
+	}
+	return "standby"
+}
+
+// Pods says how many pods are ready and how many lag.
+func Pods(c state.ClusterView) string {
+	out := fmt.Sprintf("%d of %d ready", c.PodsReady, c.Pods)
+	if c.PodsReady == c.Pods {
+		out = fmt.Sprintf("%d ready", c.Pods)
+	}
+	return fmt.Sprintf("%s, %d lagging", out, c.Lagging)
+}
+
+// Percent says a side's share; where traffic targets disagree, the range.
+func Percent(traffic []state.Share, s state.Side) string {
+	low, high := view.Percent(traffic, s)
+	switch {
+	case low < 0:
+		return "no weight at all"
+	case low == high:
+		return fmt.Sprintf("%d %%", low)
+	}
+	return fmt.Sprintf("%d to %d %%", low, high)
+}
+
+func steps(w io.Writer, p *state.Plan) {
+	fmt.Fprintf(w, "%3s  %-41s %-24s %s\n", "#", "step", "changes", "expect")
+	for i, s := range p.Steps {
+		expect := Span(s.Expect)
+		line := fmt.Sprintf("%3d  %-7s %-33s %-24s %6s", i+1, s.Side, clip(s.Title, 33), clip(s.Changes, 24), expect)
+		fmt.Fprintln(w, strings.TrimRight(line, " "))
+		if s.Approval {
+			fmt.Fprintf(w, "             waits for an approval of phase %s\n", s.Phase)
+		}
+	}
+}
+
+// clip shortens s to n columns, with dots where something is missing.
+func clip(s string, n int) string {
+	r := []rune(state.Clean(s))
+	if len(r) <= n {
+		return string(r)
+	}
+	return string(r[:n-2]) + ".."
+}
+
+func findings(w io.Writer, fs []state.Finding) {
+	if len(fs) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "\nNeeds a look")
+	for _, f := range fs {
+		text := state.Clean(f.Text)
+		if f.Side != "" && f.Side != state.Both {
+			text = string(f.Side) + ": " + text
+		}
+		Wrap(w, fmt.Sprintf("  %-7s", f.Severity), "          ", fmt.Sprintf("%s (%s)", text, f.Check))
+		switch {
+		case f.Waived != "":
+			Wrap(w, "          waived: ", "          ", state.Clean(f.Waived))
+		case f.CuredBy != "":
+			Wrap(w, "          ", "          ", "cured by step "+f.CuredBy)
+		case f.Cure != "":
+			Wrap(w, "          cure: ", "          ", state.Clean(f.Cure))
+		}
+	}
+}
+
+func outlook(w io.Writer, p *state.Plan, now time.Time) {
+	var lo, hi time.Duration
+	moves := false
+	for _, s := range p.Steps {
+		lo += s.Expect.Min.D()
+		hi += s.Expect.Max.D()
+		moves = moves || s.Kind == state.KindTraffic
+	}
+	fmt.Fprintln(w)
+	if moves {
+		fmt.Fprintf(w, "%-11s traffic: one change of weights, back to %s, at any time\n", "Way back", p.Origin)
+	}
+	about := "about " + Short(hi)
+	if lo != hi {
+		about = Short(lo) + " to " + Short(hi)
+	}
+	life := "your credentials do not say when they end"
+	if !p.CredentialsExpire.IsZero() {
+		life = "your credentials last " + Short(p.CredentialsExpire.Sub(now))
+	}
+	fmt.Fprintf(w, "%-11s %s; %s\n", "In all", about, life)
+}
