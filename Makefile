@@ -1,0 +1,37 @@
+# eksbg: build, test, lint, demo. Everything a fresh clone needs is Go, make and,
+# for `make interop`, apt.
+GO            ?= go
+BIN           := $(CURDIR)/bin
+GOLANGCI_LINT := v2.15.0
+VERSION       ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS       := -s -w -X main.version=$(VERSION)
+
+.PHONY: build test lint demo interop generate clean
+
+build: ## bin/eksbg
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/eksbg ./cmd/eksbg
+
+test: ## every test, with the race detector
+	$(GO) test -race -timeout 20m ./...
+
+lint: $(BIN)/golangci-lint-$(GOLANGCI_LINT) ## gofmt, vet, and the import directions of the house
+	@test -z "$$(gofmt -l cmd internal)" || { gofmt -l cmd internal; echo 'run gofmt -w on these'; exit 1; }
+	$(BIN)/golangci-lint-$(GOLANGCI_LINT) run ./...
+
+$(BIN)/golangci-lint-$(GOLANGCI_LINT):
+	@mkdir -p $(BIN)
+	GOBIN=$(BIN)/.lint $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT)
+	mv $(BIN)/.lint/golangci-lint $@
+	rmdir $(BIN)/.lint
+
+demo: build ## a whole hot upgrade in the sandbox
+	$(BIN)/eksbg demo
+
+interop: build ## the stock AWS CLI and kubectl drive the sandbox
+	./scripts/interop.sh
+
+generate: ## docs/schema and golden files
+	$(GO) test ./internal/planfile ./internal/ui/... ./cmd/eksbg -update
+
+clean: ## what make made
+	rm -rf $(BIN) out
