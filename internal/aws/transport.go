@@ -1,0 +1,92 @@
+package aws
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"sync"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+)
+
+// detachingClient is the SDK's HTTP client with the promise of the package: once a
+// request is on the wire its answer is read to the end, although the context was
+// cancelled meanwhile.
+type detachingClient struct {
+	inner   awssdk.HTTPClient
+	timeout time.Duration
+}
+
+// Do sends the request and returns the answer with its whole body in memory.
+func (c *detachingClient) Do(req *http.Request) (*http.Response, error) {
+	return finish(req, c.timeout, c.inner.Do)
+}
+
+// FinishInFlight wraps a transport so that a request that is on the wire is
+// finished, its body read to the end, although its context is cancelled; timeout
+// bounds it instead. While the connection is still being made a cancelled context
+// ends the request. Not for streams: the body is held in memory.
+func FinishInFlight(rt http.RoundTripper, timeout time.Duration) http.RoundTripper {
+	return roundTripFunc(func(req *http.Request) (*http.Response, error) {
+		return finish(req, timeout, rt.RoundTrip)
+	})
+}
+
+type roundTripFunc func(*http.Request) (*http.Response, error)
+
+func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func finish(req *http.Request, timeout time.Duration, do func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+	caller := req.Context()
+	if caller.Err() != nil {
+		return nil, context.Cause(caller)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(caller), timeout)
+	defer cancel()
+
+	wire := &onWire{}
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { wire.reached() }})
+	stop := context.AfterFunc(caller, func() { wire.interrupt(cancel) })
+	defer stop()
+
+	resp, err := do(req.WithContext(ctx))
+	if err != nil {
+		return nil, err
+	}
+	// A body that breaks off is a failed request, which is repeated, and not a
+	// document that cannot be parsed, which is not.
+	body, err := io.ReadAll(resp.Body)
+	closeErr := resp.Body.Close()
+	if err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the answer of %s: %w", req.URL.Host, err)
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return resp, nil
+}
+
+// onWire remembers whether a request has got its connection.
+type onWire struct {
+	mu   sync.Mutex
+	sent bool
+}
+
+func (w *onWire) reached() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sent = true
+}
+
+func (w *onWire) interrupt(cancel context.CancelFunc) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.sent {
+		cancel()
+	}
+}
