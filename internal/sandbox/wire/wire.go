@@ -30,17 +30,19 @@ type Service interface {
 
 // Fault is one disturbance of a scenario.
 type Fault struct {
-	// Call is the name of the call, with * for any suffix: eks:*, *.
+	// Call is the name of the call, with * for any text: eks:*, k8s:patch *, *.
 	Call string `yaml:"call"`
 	// Object narrows it to one object; empty means any.
 	Object string `yaml:"object,omitempty"`
 	// Nth is the first matching call that is hit, from 1; Times how many from there
-	// on (default 1, -1 for all).
+	// on (default 1, or all when For bounds it; -1 for all).
 	Nth   int `yaml:"nth,omitempty"`
 	Times int `yaml:"times,omitempty"`
-	// Every hits each Nth call again and again instead.
+	// Every hits each Every-th matching call again and again instead; Times, when
+	// set, bounds how often.
 	Every int `yaml:"every,omitempty"`
-	// From and For bound it in time since the sandbox started (scaled by its speed).
+	// From and For bound it in time since the sandbox started (scaled by its speed);
+	// for a fault added later, since it was added. Calls outside are not counted.
 	From time.Duration `yaml:"from,omitempty"`
 	For  time.Duration `yaml:"for,omitempty"`
 
