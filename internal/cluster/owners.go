@@ -1,0 +1,74 @@
+package cluster
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// mirrorAnnotation marks the API server's picture of a static pod.
+const mirrorAnnotation = corev1.MirrorPodAnnotationKey
+
+// maxChain ends a chain of owners that leads round in a circle.
+const maxChain = 8
+
+// owners resolves the top owner of pods from what the lists held. Only objects
+// that stand between a pod and the one that decides over its template are entered:
+// ReplicaSets and Jobs. A Deployment of an operator is still the one to restart.
+type owners struct {
+	// above holds, by UID, the controller of every ReplicaSet and Job that has one.
+	above map[types.UID]metav1.OwnerReference
+}
+
+func newOwners() *owners { return &owners{above: map[types.UID]metav1.OwnerReference{}} }
+
+// add enters an object that may stand in the middle of a chain.
+func (o *owners) add(m *metav1.ObjectMeta) {
+	if ref := controller(m); ref != nil {
+		o.above[m.UID] = *ref
+	}
+}
+
+// direct is the owner that the pod itself names: its Node for a static pod, itself
+// for a bare one.
+func direct(p *corev1.Pod) Owner {
+	ref := controller(&p.ObjectMeta)
+	_, mirror := p.Annotations[mirrorAnnotation]
+	switch {
+	case mirror, ref != nil && ref.Kind == "Node":
+		return Owner{APIVersion: "v1", Kind: "Node", Name: p.Spec.NodeName}
+	case ref == nil:
+		return Owner{APIVersion: "v1", Namespace: p.Namespace, Kind: "Pod", Name: p.Name, UID: string(p.UID)}
+	}
+	return ownerOf(p.Namespace, *ref)
+}
+
+// top follows the chain from a pod's direct owner. A reference whose object is not
+// there is kept as it is, and so are kinds that eksbg does not know.
+func (o *owners) top(from Owner) Owner {
+	at := from
+	for range maxChain {
+		next, ok := o.above[types.UID(at.UID)]
+		if !ok || at.UID == "" {
+			break
+		}
+		at = ownerOf(from.Namespace, next)
+	}
+	return at
+}
+
+func ownerOf(namespace string, ref metav1.OwnerReference) Owner {
+	return Owner{APIVersion: ref.APIVersion, Namespace: namespace, Kind: ref.Kind, Name: ref.Name, UID: string(ref.UID)}
+}
+
+// controller is the owner that manages the object; one that is not marked as such
+// counts when it is the only one.
+func controller(m *metav1.ObjectMeta) *metav1.OwnerReference {
+	if ref := metav1.GetControllerOfNoCopy(m); ref != nil {
+		return ref
+	}
+	if len(m.OwnerReferences) == 1 {
+		return &m.OwnerReferences[0]
+	}
+	return nil
+}

@@ -1,0 +1,262 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/utils/clock"
+
+	"github.com/eksbg/eksbg/internal/aws"
+)
+
+const (
+	// dialTimeout and tlsTimeout are short, since a failed attempt is repeated.
+	dialTimeout = 5 * time.Second
+	tlsTimeout  = 10 * time.Second
+	// listTimeout bounds an attempt of a request; a page of 500 objects may be slow.
+	listTimeout = 60 * time.Second
+	// mostInternal is how often a 500 to a change is repeated: a failing admission
+	// webhook answers so for ever, an API server that restarts only for a moment.
+	mostInternal = 5
+)
+
+// newTransport builds what requests to the API server go through, outermost first:
+// repeating, finishing what is on the wire, the token, TLS with the cluster's CA.
+func newTransport(opt Options, ca []byte) (http.RoundTripper, error) {
+	trust := &trustedTransport{
+		read: func(ctx context.Context) ([]byte, error) {
+			c, err := describe(ctx, opt.EKS, opt.Name)
+			if err != nil {
+				return nil, err
+			}
+			return authority(c)
+		},
+	}
+	if err := trust.use(ca); err != nil {
+		return nil, err
+	}
+	signed := &bearer{tokens: newTokens(opt.AWS, opt.Name, opt.Clock), next: trust}
+	return newRepeater(opt.Name, opt.Retry, opt.Clock, signed), nil
+}
+
+// trustedTransport talks TLS with the cluster's CA, which it reads anew when a
+// server shows a certificate that it does not know: EKS can rotate CAs (2026-08).
+type trustedTransport struct {
+	read func(context.Context) ([]byte, error)
+
+	mu  sync.Mutex
+	pem []byte
+	rt  *http.Transport
+}
+
+// use makes a transport that trusts the CA and nothing else.
+func (t *trustedTransport) use(ca []byte) error {
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(ca) {
+		return errors.New("the certificate authority that EKS states holds no certificate")
+	}
+	rt := utilnet.SetTransportDefaults(&http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		TLSClientConfig:     &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout: tlsTimeout,
+		DialContext:         (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext,
+		MaxIdleConnsPerHost: 25,
+	})
+	t.mu.Lock()
+	old := t.rt
+	t.pem, t.rt = ca, rt
+	t.mu.Unlock()
+	if old != nil {
+		old.CloseIdleConnections()
+	}
+	return nil
+}
+
+func (t *trustedTransport) current() (*http.Transport, []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.rt, t.pem
+}
+
+// RoundTrip sends the request. On a certificate error it looks at EKS for another
+// CA; the request fails all the same and is repeated above.
+func (t *trustedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	rt, pem := t.current()
+	resp, err := rt.RoundTrip(req)
+	if err == nil || !isCertificateError(err) {
+		return resp, err
+	}
+	ca, readErr := t.read(req.Context())
+	if readErr != nil || bytes.Equal(ca, pem) {
+		return nil, err
+	}
+	if useErr := t.use(ca); useErr != nil {
+		return nil, err
+	}
+	return nil, &rotatedError{err}
+}
+
+// rotatedError is a certificate error that another CA may have cured.
+type rotatedError struct{ error }
+
+func (e *rotatedError) Unwrap() error { return e.error }
+
+func isCertificateError(err error) bool {
+	var unknown x509.UnknownAuthorityError
+	var invalid x509.CertificateInvalidError
+	var verify *tls.CertificateVerificationError
+	return errors.As(err, &unknown) || errors.As(err, &invalid) || errors.As(err, &verify)
+}
+
+// repeater repeats requests that may succeed later, as the AWS configuration does
+// for AWS calls. Watches go straight through: whoever watches starts them again.
+type repeater struct {
+	cluster string
+	opt     aws.Options
+	clk     clock.Clock
+	next    http.RoundTripper
+	finish  http.RoundTripper
+}
+
+func newRepeater(cluster string, opt aws.Options, clk clock.Clock, next http.RoundTripper) *repeater {
+	if opt.Budget <= 0 {
+		opt.Budget = 10 * time.Minute
+	}
+	if opt.Patience <= 0 || opt.Patience > opt.Budget {
+		opt.Patience = opt.Budget
+	}
+	if opt.Attempt <= 0 {
+		opt.Attempt = listTimeout
+	}
+	return &repeater{cluster: cluster, opt: opt, clk: clk, next: next, finish: aws.FinishInFlight(next, opt.Attempt)}
+}
+
+// RoundTrip sends the request until it is answered for good.
+func (r *repeater) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Query().Get("watch") == "true" {
+		return r.next.RoundTrip(req)
+	}
+	body, err := bodyOf(req)
+	if err != nil {
+		return nil, err
+	}
+	ctx := req.Context()
+	patience := aws.Patience(ctx, r.opt.Patience)
+	began := r.clk.Now()
+	answered := began
+	for attempt := 1; ; attempt++ {
+		resp, err := r.finish.RoundTrip(withBody(req, body))
+		retry, last := judge(req, resp, err, attempt)
+		if !retry {
+			return resp, err
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		now := r.clk.Now()
+		if err == nil {
+			answered = now
+		}
+		delay := r.opt.Backoff.Delay(attempt, err == nil && resp.StatusCode == http.StatusTooManyRequests)
+		if now.Add(delay).Sub(answered) >= patience || now.Add(delay).Sub(began) >= r.opt.Budget {
+			return nil, &aws.GaveUpError{Call: r.call(req), Attempts: attempt, After: now.Sub(began), Err: last}
+		}
+		if r.opt.OnRetry != nil {
+			r.opt.OnRetry(r.call(req), attempt, last, delay)
+		}
+		if err := r.sleep(ctx, delay); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (r *repeater) call(req *http.Request) string {
+	return fmt.Sprintf("%s %s of cluster %s", req.Method, req.URL.Path, r.cluster)
+}
+
+func (r *repeater) sleep(ctx context.Context, d time.Duration) error {
+	timer := r.clk.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C():
+		return nil
+	}
+}
+
+// judge tells whether the request may succeed later, and why it did not now.
+func judge(req *http.Request, resp *http.Response, err error, attempt int) (bool, error) {
+	if err != nil {
+		var rotated *rotatedError
+		switch {
+		case req.Context().Err() != nil, aws.IsExpired(err), aws.ErrorCode(err) != "":
+			return false, err
+		case errors.As(err, &rotated):
+			return true, err
+		case isCertificateError(err):
+			return false, err
+		case isNoHost(err):
+			return true, errors.New("no such host")
+		}
+		return true, plain(err)
+	}
+	// An eviction that a PodDisruptionBudget forbids is a 429 with a meaning.
+	if resp.StatusCode == http.StatusTooManyRequests && strings.HasSuffix(req.URL.Path, "/eviction") {
+		return false, nil
+	}
+	switch resp.StatusCode {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true, fmt.Errorf("HTTP %s", resp.Status)
+	case http.StatusInternalServerError:
+		return req.Method == http.MethodGet || attempt < mostInternal, fmt.Errorf("HTTP %s", resp.Status)
+	}
+	return false, nil
+}
+
+func isNoHost(err error) bool {
+	var dns *net.DNSError
+	return errors.As(err, &dns) && dns.IsNotFound
+}
+
+// plain keeps the text of a connection error but not its kind: client-go repeats
+// what looks like a reset ten times, each time through all of the patience here.
+func plain(err error) error {
+	return errors.New(strings.ReplaceAll(err.Error(), "connection reset by peer", "connection reset"))
+}
+
+// bodyOf reads the body of a request into memory, so that it can be sent again.
+func bodyOf(req *http.Request) ([]byte, error) {
+	if req.Body == nil || req.Body == http.NoBody {
+		return nil, nil
+	}
+	b, err := io.ReadAll(req.Body)
+	if closeErr := req.Body.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the body of a request: %w", err)
+	}
+	return b, nil
+}
+
+func withBody(req *http.Request, body []byte) *http.Request {
+	out := req.Clone(req.Context())
+	if body == nil {
+		return out
+	}
+	out.Body = io.NopCloser(bytes.NewReader(body))
+	out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	return out
+}
