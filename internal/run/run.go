@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
+	"github.com/eksbg/eksbg/internal/aws"
 	"github.com/eksbg/eksbg/internal/state"
 )
 
@@ -53,7 +55,7 @@ type Control interface {
 type Walker struct {
 	Journal Journal
 	// Build makes the step of a spec.
-	Build   func(state.StepSpec) (Step, error)
+	Build   func(context.Context, state.StepSpec) (Step, error)
 	Control Control
 	// Until is the id of the last step to walk; empty walks all.
 	Until string
@@ -98,7 +100,7 @@ func (w *Walker) walk(ctx context.Context) *state.Stop {
 			return nil
 		}
 		spec := steps[i]
-		needs, stop := w.step(ctx, spec)
+		needs, stop := w.step(w.patient(ctx), spec)
 		if stop != nil {
 			return stop
 		}
@@ -116,6 +118,17 @@ func (w *Walker) walk(ctx context.Context) *state.Stop {
 		}
 		i++
 	}
+}
+
+// firstContact is how long an endpoint may stay silent before the first change;
+// afterwards it is waited for (semantics 24).
+const firstContact = 20 * time.Second
+
+func (w *Walker) patient(ctx context.Context) context.Context {
+	if len(state.Changed(w.Journal.Records(""))) == 0 {
+		return aws.WithPatience(ctx, firstContact)
+	}
+	return ctx
 }
 
 func (w *Walker) ids() []string {
@@ -137,7 +150,7 @@ func (w *Walker) known(id string) bool {
 
 // step brings one step to done, or says what stands against it.
 func (w *Walker) step(ctx context.Context, spec state.StepSpec) (*state.NeedsFirst, *state.Stop) {
-	step, err := w.Build(spec)
+	step, err := w.Build(ctx, spec)
 	if err != nil {
 		return nil, w.stopFor(ctx, spec, fmt.Errorf("prepare step %s: %w", spec.ID, err))
 	}

@@ -1,0 +1,341 @@
+package run_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eksbg/eksbg/internal/run"
+	"github.com/eksbg/eksbg/internal/state"
+)
+
+// memory is a journal without a file.
+type memory struct {
+	records []state.Record
+	broken  error
+}
+
+func newMemory(steps ...state.StepSpec) *memory {
+	m := &memory{}
+	m.records = []state.Record{{Seq: 1, Kind: state.RecordPlan, Plan: &state.Plan{Run: "r1", Steps: steps}}}
+	return m
+}
+
+func (m *memory) Plan() *state.Plan { return m.records[0].Plan }
+
+func (m *memory) Records(step string) []state.Record {
+	var out []state.Record
+	for _, r := range m.records {
+		if step == "" || r.Step == step {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func (m *memory) Append(r state.Record) (state.Record, error) {
+	if m.broken != nil {
+		return r, m.broken
+	}
+	r.Seq, r.Time = int64(len(m.records)+1), time.Unix(int64(len(m.records)), 0)
+	m.records = append(m.records, r)
+	return r, nil
+}
+
+func (m *memory) Recorder(step string) state.Recorder { return recorder{m, step} }
+
+type recorder struct {
+	m    *memory
+	step string
+}
+
+func (r recorder) Intent(call, object string, detail, _ any) (int64, error) {
+	raw, _ := json.Marshal(detail)
+	rec, err := r.m.Append(state.Record{Kind: state.RecordIntent, Step: r.step, Change: &state.Change{Call: call, Object: object, Detail: raw}})
+	return rec.Seq, err
+}
+
+func (r recorder) Outcome(intent int64, result state.Result, text string, _ any) error {
+	_, err := r.m.Append(state.Record{Kind: state.RecordOutcome, Step: r.step, Intent: intent, Result: result, Text: text})
+	return err
+}
+
+func (r recorder) Record(rec state.Record) error {
+	rec.Step = r.step
+	_, err := r.m.Append(rec)
+	return err
+}
+
+func (r recorder) Waiting(text string) {
+	_, _ = r.m.Append(state.Record{Kind: state.RecordWaiting, Step: r.step, Text: text})
+}
+
+func kinds(m *memory) string {
+	var out []string
+	for _, r := range m.records[1:] {
+		s := string(r.Kind)
+		if r.Step != "" {
+			s += ":" + r.Step
+		}
+		out = append(out, s)
+	}
+	return strings.Join(out, " ")
+}
+
+// scripted is a step that becomes done when it acted often enough.
+type scripted struct {
+	spec    state.StepSpec
+	acts    *int
+	wants   int
+	blocked string
+	err     error
+	errs    []error
+	change  bool
+}
+
+func (s *scripted) Spec() state.StepSpec { return s.spec }
+
+func (s *scripted) Observe(context.Context) (state.Observation, error) {
+	if s.blocked != "" {
+		return state.Observation{Status: state.Blocked, Reason: s.blocked}, nil
+	}
+	if *s.acts >= s.wants {
+		return state.Observation{Status: state.Done, Reason: "as it should be"}, nil
+	}
+	return state.Observation{Status: state.Ready}, nil
+}
+
+func (s *scripted) Act(_ context.Context, rec state.Recorder) error {
+	if len(s.errs) > 0 {
+		err := s.errs[0]
+		s.errs = s.errs[1:]
+		if err != nil {
+			return err
+		}
+	}
+	if s.change {
+		n, err := rec.Intent("eks:Change", "cluster x", nil, nil)
+		if err != nil {
+			return err
+		}
+		if err := rec.Outcome(n, state.Succeeded, "", nil); err != nil {
+			return err
+		}
+	}
+	if s.err != nil {
+		return s.err
+	}
+	*s.acts++
+	return nil
+}
+
+type control struct {
+	who   *state.Who
+	asked []run.Ask
+}
+
+func (c *control) Approve(_ context.Context, a run.Ask) (*state.Who, error) {
+	c.asked = append(c.asked, a)
+	return c.who, nil
+}
+
+func spec(id string, phase state.Phase) state.StepSpec {
+	return state.StepSpec{ID: id, Phase: phase, Title: id, Side: state.Green}
+}
+
+func walker(m *memory, c *control, steps ...*scripted) *run.Walker {
+	by := map[string]*scripted{}
+	for _, s := range steps {
+		if s.acts == nil {
+			s.acts = new(int)
+		}
+		by[s.spec.ID] = s
+	}
+	return &run.Walker{Journal: m, Control: c, Login: func(state.Side) string { return "aws sso login" },
+		Build: func(_ context.Context, sp state.StepSpec) (run.Step, error) {
+			if s, ok := by[sp.ID]; ok {
+				return s, nil
+			}
+			return nil, errors.New("no such step: " + sp.ID)
+		}}
+}
+
+func code(t *testing.T, err error) state.Exit {
+	t.Helper()
+	if err == nil {
+		return state.ExitDone
+	}
+	var stop *state.Stop
+	if !errors.As(err, &stop) {
+		t.Fatalf("not a stop: %v", err)
+	}
+	return stop.Code
+}
+
+func TestWalkActsOnWhatIsNotDoneAndClosesTheRun(t *testing.T) {
+	a, b := spec("a", state.PhaseUpgrade), spec("b", state.PhaseRestart)
+	m := newMemory(a, b)
+	w := walker(m, &control{}, &scripted{spec: a}, &scripted{spec: b, wants: 1})
+	if err := w.Walk(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := kinds(m), "done:a started:b done:b closed"; got != want {
+		t.Errorf("records %q, want %q", got, want)
+	}
+}
+
+func TestWalkResumedRecordsNothingTwice(t *testing.T) {
+	a := spec("a", state.PhaseUpgrade)
+	m := newMemory(a)
+	w := walker(m, &control{}, &scripted{spec: a, wants: 1})
+	if err := w.Walk(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	done := 1
+	w = walker(m, &control{}, &scripted{spec: a, wants: 1, acts: &done})
+	if err := w.Walk(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := kinds(m), "started:a done:a closed closed"; got != want {
+		t.Errorf("records %q, want %q", got, want)
+	}
+}
+
+func TestWalkPutsInWhatAStepNeedsFirst(t *testing.T) {
+	hop, restart := spec("hop", state.PhaseUpgrade), spec("restart", state.PhaseRestart)
+	restart.Cause = "kubelets lag"
+	m := newMemory(hop)
+	w := walker(m, &control{},
+		&scripted{spec: hop, wants: 1, errs: []error{&state.NeedsFirst{Spec: restart}}},
+		&scripted{spec: restart, wants: 1})
+	if err := w.Walk(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := kinds(m), "started:hop inserted:hop started:restart done:restart started:hop done:hop closed"; got != want {
+		t.Errorf("records %q, want %q", got, want)
+	}
+}
+
+func TestWalkDoesNotPutTheSameStepInTwice(t *testing.T) {
+	hop, restart := spec("hop", state.PhaseUpgrade), spec("restart", state.PhaseRestart)
+	m := newMemory(hop)
+	needs := &state.NeedsFirst{Spec: restart}
+	w := walker(m, &control{},
+		&scripted{spec: hop, wants: 1, errs: []error{needs, needs}}, &scripted{spec: restart, wants: 1})
+	if got := code(t, w.Walk(t.Context())); got != state.ExitBlocked {
+		t.Errorf("exit %d, want 3", got)
+	}
+}
+
+func TestWalkStops(t *testing.T) {
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	a := spec("a", state.PhaseUpgrade)
+	tests := map[string]struct {
+		ctx  context.Context
+		step *scripted
+		want state.Exit
+		says string
+	}{
+		"a failure":             {t.Context(), &scripted{spec: a, wants: 1, err: errors.New("boom")}, state.ExitFailed, "boom"},
+		"a block":               {t.Context(), &scripted{spec: a, blocked: "an insight"}, state.ExitBlocked, "nothing has been changed so far"},
+		"a block after changes": {t.Context(), &scripted{spec: a, wants: 1, change: true, err: &state.Stop{Code: state.ExitBlocked, Why: "no"}}, state.ExitBlocked, "changed so far: eks:Change cluster x"},
+		"an interrupt":          {cancelled, &scripted{spec: a, wants: 1}, state.ExitInterrupted, "interrupted"},
+		"a world that resists":  {t.Context(), &scripted{spec: a, wants: 99}, state.ExitBlocked, "acted 3 times"},
+		"a stop of the step":    {t.Context(), &scripted{spec: a, wants: 1, err: &state.Stop{Code: state.ExitPutBack, Why: "gate"}}, state.ExitPutBack, "gate"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			m := newMemory(a)
+			err := walker(m, &control{}, tt.step).Walk(tt.ctx)
+			if got := code(t, err); got != tt.want {
+				t.Errorf("exit %d, want %d: %v", got, tt.want, err)
+			}
+			if !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("says %q, want %q in it", err, tt.says)
+			}
+			last := m.records[len(m.records)-1]
+			if last.Kind != state.RecordStopped || last.Exit == nil || *last.Exit != int(tt.want) {
+				t.Errorf("the last record is %+v, want the stop with exit %d", last, tt.want)
+			}
+		})
+	}
+}
+
+func TestApprovalBindsToRunPhaseAndWhatRemains(t *testing.T) {
+	cut := spec("traffic/10", state.PhaseCutover)
+	cut.Approval = true
+	next := spec("traffic/50", state.PhaseCutover)
+	m := newMemory(cut, next)
+	c := &control{}
+	first, second := &scripted{spec: cut, wants: 1}, &scripted{spec: next, wants: 1, errs: []error{&state.Stop{Code: state.ExitResumable, Why: "later"}}}
+	w := walker(m, c, first, second)
+	if got := code(t, w.Walk(t.Context())); got != state.ExitResumable {
+		t.Fatalf("exit %d, want 4 without an approval", got)
+	}
+	c.who = &state.Who{ARN: "arn:aws:iam::111122223333:user/ops"}
+	if got := code(t, w.Walk(t.Context())); got != state.ExitResumable || len(c.asked) != 2 {
+		t.Fatalf("exit %d, asked %d times", got, len(c.asked))
+	}
+	// The phase stays approved for its other steps and over a resume.
+	if err := w.Walk(t.Context()); err != nil || len(c.asked) != 2 {
+		t.Fatalf("asked %d times, %v", len(c.asked), err)
+	}
+}
+
+func TestApprovalLapsesAfterAPutBack(t *testing.T) {
+	cut := spec("traffic/10", state.PhaseCutover)
+	m := newMemory(cut)
+	c := &control{}
+	if _, err := m.Append(state.Record{Kind: state.RecordPutBack}); err != nil {
+		t.Fatal(err)
+	}
+	w := walker(m, c, &scripted{spec: cut, wants: 1})
+	// Semantics 16: asked whatever the plan file's approvals say.
+	if got := code(t, w.Walk(t.Context())); got != state.ExitResumable {
+		t.Errorf("exit %d, want 4 until the cutover is approved", got)
+	}
+	c.who = &state.Who{User: "ops"}
+	if err := w.Walk(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLiveRestartIsAlwaysApprovedByName(t *testing.T) {
+	live := spec("blue/restart-live/1", state.PhaseRestartLive)
+	c := &control{}
+	if got := code(t, walker(newMemory(live), c, &scripted{spec: live, wants: 1}).Walk(t.Context())); got != state.ExitResumable {
+		t.Errorf("exit %d, want 4", got)
+	}
+	if len(c.asked) != 1 || c.asked[0].Phase != state.PhaseRestartLive {
+		t.Errorf("asked %+v", c.asked)
+	}
+}
+
+func TestUntilStopsAfterTheStep(t *testing.T) {
+	a, b := spec("a", state.PhaseUpgrade), spec("b", state.PhaseRestart)
+	m := newMemory(a, b)
+	acts := 0
+	w := walker(m, &control{}, &scripted{spec: a}, &scripted{spec: b, wants: 1, acts: &acts})
+	w.Until = "a"
+	if got := code(t, w.Walk(t.Context())); got != state.ExitResumable || acts != 0 {
+		t.Errorf("exit %d, b acted %d times", got, acts)
+	}
+	w.Until = "nowhere"
+	if got := code(t, w.Walk(t.Context())); got != state.ExitFailed {
+		t.Errorf("exit %d for an unknown step", got)
+	}
+}
+
+func TestAJournalThatCannotBeWrittenChangesNothing(t *testing.T) {
+	a := spec("a", state.PhaseUpgrade)
+	m := newMemory(a)
+	m.broken = errors.New("no space left on device")
+	acts := 0
+	if got := code(t, walker(m, &control{}, &scripted{spec: a, wants: 1, acts: &acts}).Walk(t.Context())); got != state.ExitFailed || acts != 0 {
+		t.Errorf("exit %d, acted %d times", got, acts)
+	}
+}
