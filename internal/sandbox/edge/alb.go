@@ -8,7 +8,7 @@ import "net/http"
 // whose weights are all zero (AWS documents the former, ELB user guide, "Target
 // group health"; the latter is undocumented).
 func (e *Edge) balance(w http.ResponseWriter, r *http.Request, b Balancer) {
-	groups := b.Forward(r.Host, r.URL.Path)
+	groups := b.Forward(r)
 	choices := make([]weighted, len(groups))
 	for i, g := range groups {
 		choices[i] = weighted{key: g.ARN, weight: g.Weight}

@@ -32,8 +32,11 @@ type RecordSet struct {
 type Source interface {
 	// Zones lists the names of the hosted zones.
 	Zones() []string
-	// Records lists the sets of a zone that the servers have now.
-	Records(zone string) []RecordSet
+	// Lookup lists the sets of a name and type that the servers have now: one, or all
+	// members where they are weighted.
+	Lookup(name, typ string) []RecordSet
+	// Exists tells a name without records of a type from one that is not there.
+	Exists(name string) bool
 	// Balancer finds a load balancer by its DNS name: its addresses, and whether it
 	// counts as healthy for an alias that evaluates that.
 	Balancer(name string) (addrs []netip.Addr, healthy, ok bool)
@@ -144,15 +147,12 @@ func (d *DNS) resolve(m *dns.Msg, name string, qtype uint16, depth int) {
 		}
 		return
 	}
-	sets, exists := d.at(zone, name)
-	set, ok := d.choose(name, qtype, sets)
+	set, ok := d.choose(name, qtype)
 	if !ok && qtype != dns.TypeCNAME {
-		if cname, found := d.choose(name, dns.TypeCNAME, sets); found {
-			set, ok = cname, true
-		}
+		set, ok = d.choose(name, dns.TypeCNAME)
 	}
 	switch {
-	case !exists:
+	case !ok && name != zone && !d.source.Exists(name):
 		m.Rcode = dns.RcodeNameError
 		m.Ns = append(m.Ns, soa(zone))
 	case !ok:
@@ -204,32 +204,13 @@ func (d *DNS) zoneOf(name string) string {
 	return best
 }
 
-// at returns the sets of a name, and whether it exists at all: the apex and names
-// with something below them do.
-func (d *DNS) at(zone, name string) (sets []RecordSet, exists bool) {
-	exists = name == zone
-	for _, s := range d.source.Records(zone) {
-		n := dns.CanonicalName(s.Name)
-		if n == name {
-			sets = append(sets, s)
-		}
-		exists = exists || dns.IsSubDomain(name, n)
-	}
-	return sets, exists
-}
-
 // choose picks the one set of a type that answers this time. Of weighted sets, those
 // whose target is unhealthy only count when every other with a weight is unhealthy
 // too; when all weights are zero, all are served equally (Route 53 API,
 // ResourceRecordSet, Weight; guide, "How Route 53 chooses records").
-func (d *DNS) choose(name string, qtype uint16, sets []RecordSet) (RecordSet, bool) {
+func (d *DNS) choose(name string, qtype uint16) (RecordSet, bool) {
 	typ := dns.TypeToString[qtype]
-	var of []RecordSet
-	for _, s := range sets {
-		if s.Type == typ {
-			of = append(of, s)
-		}
-	}
+	of := d.source.Lookup(name, typ)
 	if len(of) == 0 {
 		return RecordSet{}, false
 	}

@@ -24,7 +24,27 @@ func (z zones) Zones() []string {
 	return names
 }
 
-func (z zones) Records(zone string) []edge.RecordSet { return z.sets[zone] }
+func (z zones) Lookup(name, typ string) (found []edge.RecordSet) {
+	for _, sets := range z.sets {
+		for _, s := range sets {
+			if s.Name == name && s.Type == typ {
+				found = append(found, s)
+			}
+		}
+	}
+	return found
+}
+
+func (z zones) Exists(name string) bool {
+	for _, sets := range z.sets {
+		for _, s := range sets {
+			if dns.IsSubDomain(name, s.Name) {
+				return true
+			}
+		}
+	}
+	return false
+}
 
 func (z zones) Balancer(name string) ([]netip.Addr, bool, bool) {
 	a, ok := z.alb[name]

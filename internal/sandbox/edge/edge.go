@@ -53,7 +53,7 @@ type Balancer struct {
 	Name string
 	// Forward returns the groups of the rule that a request falls under; nil means
 	// that nothing forwards it.
-	Forward func(host, path string) []Group
+	Forward func(r *http.Request) []Group
 }
 
 // Options are the entrances to serve.

@@ -103,7 +103,7 @@ func TestBalancerFollowsWeights(t *testing.T) {
 	}
 	var groups atomic.Pointer[[]edge.Group]
 	e := start(t, edge.Options{Balancers: []edge.Balancer{{
-		Addr: albAddr, Name: "shop.elb.test.", Forward: func(string, string) []edge.Group { return *groups.Load() },
+		Addr: albAddr, Name: "shop.elb.test.", Forward: func(*http.Request) []edge.Group { return *groups.Load() },
 	}}})
 	for _, c := range []struct {
 		blue, green int64
@@ -145,7 +145,7 @@ func TestBalancerWithoutHealthyTargets(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := start(t, edge.Options{Balancers: []edge.Balancer{{
-				Addr: albAddr, Name: "x.", Forward: func(string, string) []edge.Group { return c.groups },
+				Addr: albAddr, Name: "x.", Forward: func(*http.Request) []edge.Group { return c.groups },
 			}}})
 			if status, a := get(t, e, albAddr); status != c.want {
 				t.Errorf("answered %d %+v, want %d", status, a, c.want)
