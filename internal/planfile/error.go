@@ -111,7 +111,7 @@ func (s *source) excerpt(line, column int) string {
 	}
 	show, at := window(s.lines[line-1], column)
 	fmt.Fprintf(&b, "%s\n", strings.TrimRight(fmt.Sprintf("> %*d | %s", width, line, show), " "))
-	fmt.Fprintf(&b, "%*s\n", width+5+at, "^")
+	fmt.Fprintf(&b, "%*s", width+5+at, "^")
 	return b.String()
 }
 

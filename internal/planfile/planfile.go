@@ -171,7 +171,7 @@ type HTTP struct {
 	// The status that counts as good.
 	Expect int `yaml:"expect,omitempty" json:"expect,omitempty" jsonschema:"minimum=100,maximum=599,default=200"`
 	// The part of the samples that must be good.
-	Success Percent `yaml:"success,omitempty" json:"success,omitempty" jsonschema:"default=99%"`
+	Success Percent `yaml:"success,omitempty" json:"success,omitempty" jsonschema_extras:"default=99%"`
 	// How many samples one evaluation takes.
 	Samples int `yaml:"samples,omitempty" json:"samples,omitempty" jsonschema:"minimum=1,maximum=1000000,default=200"`
 	// The time over which they are spread.
