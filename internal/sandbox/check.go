@@ -149,7 +149,12 @@ func (s *Scenario) checkTraffic(bad complain) {
 		}
 		forwards := map[int]Forward{0: b.Default}
 		for _, r := range b.Rules {
-			forwards[r.Priority] = r.Forward
+			if (r.Fixed == nil) == (len(r.Weights) == 0) {
+				bad("alb %s: rule %d needs either weights or a fixed answer", b.Name, r.Priority)
+			}
+			if r.Fixed == nil {
+				forwards[r.Priority] = r.Forward
+			}
 		}
 		for prio, f := range forwards {
 			rules[fmt.Sprint(b.Name, " ", prio)] = true

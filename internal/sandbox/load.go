@@ -55,7 +55,7 @@ func Load(nameOrFile string) (*Scenario, error) {
 // duplicate key or a wrong type is an error. where is named in errors.
 func Parse(where string, text []byte) (*Scenario, error) {
 	var s Scenario
-	d := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict())
+	d := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict(), yaml.CustomUnmarshaler(readDuration))
 	if err := d.Decode(&s); err != nil {
 		if errors.Is(err, io.EOF) {
 			return nil, fmt.Errorf("scenario %s is empty", where)
@@ -71,6 +71,17 @@ func Parse(where string, text []byte) (*Scenario, error) {
 		return nil, fmt.Errorf("scenario %s: %w", where, err)
 	}
 	return &s, nil
+}
+
+// readDuration wants a unit: without one, YAML's own reading would be nanoseconds.
+func readDuration(d *time.Duration, text []byte) error {
+	word := strings.Trim(strings.TrimSpace(string(text)), `"'`)
+	v, err := time.ParseDuration(word)
+	if err != nil || v < 0 {
+		return fmt.Errorf("%q is no duration; write it as 30s, 5m or 1h30m", word)
+	}
+	*d = v
+	return nil
 }
 
 // fill puts in what the file leaves out.

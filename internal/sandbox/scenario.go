@@ -260,17 +260,24 @@ type TargetGroup struct {
 
 // Forward is an action that forwards by weights.
 type Forward struct {
-	Weights map[string]int32 `yaml:"weights"`
+	Weights map[string]int32 `yaml:"weights,omitempty"`
 	// Stickiness is how long a client stays with a group; 0 is off.
 	Stickiness time.Duration `yaml:"stickiness,omitempty"`
 }
 
-// Rule is a rule of a listener.
+// Rule is a rule of a listener: it forwards, or answers by itself.
 type Rule struct {
 	Priority int      `yaml:"priority"`
 	Paths    []string `yaml:"paths,omitempty"`
 	Hosts    []string `yaml:"hosts,omitempty"`
 	Forward  `yaml:",inline"`
+	Fixed    *Fixed `yaml:"fixed,omitempty"`
+}
+
+// Fixed is an answer that needs no target.
+type Fixed struct {
+	Status int    `yaml:"status"`
+	Body   string `yaml:"body,omitempty"`
 }
 
 // UpdateFailure makes an update end as Failed with errors[].

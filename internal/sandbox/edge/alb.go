@@ -1,6 +1,9 @@
 package edge
 
-import "net/http"
+import (
+	"io"
+	"net/http"
+)
 
 // balance answers as an application load balancer does: a group by weight, then one
 // of its healthy targets. A group whose targets are all unhealthy fails open and
@@ -8,7 +11,13 @@ import "net/http"
 // whose weights are all zero (AWS documents the former, ELB user guide, "Target
 // group health"; the latter is undocumented).
 func (e *Edge) balance(w http.ResponseWriter, r *http.Request, b Balancer) {
-	groups := b.Forward(r)
+	action := b.Route(r)
+	if action.Status != 0 {
+		w.WriteHeader(action.Status)
+		_, _ = io.WriteString(w, action.Body) // a client that left is its own affair
+		return
+	}
+	groups := action.Groups
 	choices := make([]weighted, len(groups))
 	for i, g := range groups {
 		choices[i] = weighted{key: g.ARN, weight: g.Weight}

@@ -51,9 +51,16 @@ type Balancer struct {
 	Addr netip.Addr
 	// Name is its DNS name.
 	Name string
-	// Forward returns the groups of the rule that a request falls under; nil means
-	// that nothing forwards it.
-	Forward func(r *http.Request) []Group
+	// Route returns the action of the rule that a request falls under.
+	Route func(r *http.Request) Action
+}
+
+// Action is what a load balancer does with a request: it forwards to one of the
+// groups, or, where Status is set, answers by itself.
+type Action struct {
+	Groups []Group
+	Status int
+	Body   string
 }
 
 // Options are the entrances to serve.

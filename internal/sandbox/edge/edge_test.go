@@ -103,7 +103,7 @@ func TestBalancerFollowsWeights(t *testing.T) {
 	}
 	var groups atomic.Pointer[[]edge.Group]
 	e := start(t, edge.Options{Balancers: []edge.Balancer{{
-		Addr: albAddr, Name: "shop.elb.test.", Forward: func(*http.Request) []edge.Group { return *groups.Load() },
+		Addr: albAddr, Name: "shop.elb.test.", Route: func(*http.Request) edge.Action { return edge.Action{Groups: *groups.Load()} },
 	}}})
 	for _, c := range []struct {
 		blue, green int64
@@ -145,12 +145,23 @@ func TestBalancerWithoutHealthyTargets(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := start(t, edge.Options{Balancers: []edge.Balancer{{
-				Addr: albAddr, Name: "x.", Forward: func(*http.Request) []edge.Group { return c.groups },
+				Addr: albAddr, Name: "x.", Route: func(*http.Request) edge.Action { return edge.Action{Groups: c.groups} },
 			}}})
 			if status, a := get(t, e, albAddr); status != c.want {
 				t.Errorf("answered %d %+v, want %d", status, a, c.want)
 			}
 		})
+	}
+}
+
+func TestBalancerAnswersByItself(t *testing.T) {
+	e := start(t, edge.Options{Balancers: []edge.Balancer{{
+		Addr: albAddr, Name: "x.", Route: func(r *http.Request) edge.Action {
+			return edge.Action{Status: 404, Body: `{"cluster":"` + r.URL.Path + `"}`}
+		},
+	}}})
+	if status, a := get(t, e, albAddr); status != 404 || a.Cluster != "/healthz" {
+		t.Errorf("answered %d %+v", status, a)
 	}
 }
 

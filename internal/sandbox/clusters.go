@@ -1,0 +1,130 @@
+package sandbox
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/eksbg/eksbg/internal/sandbox/kube"
+	"github.com/eksbg/eksbg/internal/sandbox/wire"
+)
+
+// cluster is the Kubernetes half of one side.
+type cluster struct {
+	side, name, url, token string
+	kube                   *kube.Cluster
+}
+
+// startClusters brings up both Kubernetes clusters with what runs in them.
+func (s *Sandbox) startClusters(ctx context.Context) error {
+	for i, side := range []string{Blue, Green} {
+		if err := s.startCluster(side, int64(i)); err != nil {
+			return fmt.Errorf("cluster %s: %w", s.scenario.Side(side).Name, err)
+		}
+	}
+	for _, side := range []string{Blue, Green} {
+		if err := s.clusters[side].kube.Settle(ctx); err != nil {
+			return fmt.Errorf("settle cluster %s: %w", s.clusters[side].name, err)
+		}
+	}
+	return nil
+}
+
+func (s *Sandbox) startCluster(side string, nth int64) error {
+	def := s.scenario.Side(side)
+	secret := make([]byte, 16)
+	if _, err := rand.Read(secret); err != nil {
+		return fmt.Errorf("make a token: %w", err)
+	}
+	c := &cluster{side: side, name: def.Name, token: "sandbox-" + side + "-" + hex.EncodeToString(secret)}
+	d := s.scenario.Durations
+	fargate := kube.FargateOptions{Startup: d.FargateStartup, Jitter: d.Jitter, Stop: d.PodStop, MaxNodes: def.MaxNodes}
+	for _, n := range def.Subnets {
+		fargate.Subnets = append(fargate.Subnets, kube.Subnet{ID: n.ID, CIDR: n.CIDR, Zone: n.Zone})
+	}
+	for _, p := range def.Profiles {
+		profile := kube.Profile{Name: p.Name}
+		for _, sel := range p.Selectors {
+			profile.Selectors = append(profile.Selectors, kube.Selector{Namespace: sel.Namespace, Labels: sel.Labels})
+		}
+		fargate.Profiles = append(fargate.Profiles, profile)
+	}
+	var err error
+	c.kube, err = kube.New(kube.Options{
+		Name: def.Name, Region: s.scenario.Region, Fargate: fargate, Seed: s.scenario.Seed + nth,
+		Version:      func() string { return s.eks.Version(def.Name) },
+		Authenticate: func(bearer string) (string, []string, error) { return s.authenticate(c, bearer) },
+	})
+	if err != nil {
+		return err
+	}
+	s.onClose(c.kube.Close)
+	// Close ends the cluster, not a context: it has to outlive the one of Start.
+	if err := c.kube.Start(context.Background()); err != nil {
+		return err
+	}
+	listener, err := loopback()
+	if err != nil {
+		return err
+	}
+	if err := c.kube.Serve(listener, wire.New(c.kube, s.log, s.faults)); err != nil {
+		return err
+	}
+	c.url = "https://" + listener.Addr().String()
+	if err := s.eks.SetEndpoint(c.name, c.url, c.kube.CA()); err != nil {
+		return err
+	}
+	for _, o := range def.objects() {
+		if err := c.kube.Create(o); err != nil {
+			return fmt.Errorf("seed: %w", err)
+		}
+	}
+	s.mu.Lock()
+	s.clusters[side] = c
+	s.mu.Unlock()
+	c.kube.OnChange(s.changed)
+	return nil
+}
+
+// authenticate lets in the static token of the kubeconfig, and whoever has an EKS
+// token for this cluster: in the sandbox every caller is an administrator.
+func (s *Sandbox) authenticate(c *cluster, bearer string) (string, []string, error) {
+	admins := []string{"system:masters", "system:authenticated"}
+	if bearer == c.token {
+		return "kubernetes-admin", admins, nil
+	}
+	arn, name, err := s.sts.Verify(bearer, time.Now())
+	if err != nil {
+		return "", nil, err
+	}
+	if name != c.name {
+		return "", nil, fmt.Errorf("the token is for cluster %s, this is %s", name, c.name)
+	}
+	return arn, admins, nil
+}
+
+// cluster finds one by its side or its name.
+func (s *Sandbox) cluster(name string) *cluster {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.clusters {
+		if c.side == name || c.name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+func (s *Sandbox) kubelets(name string) []string {
+	c := s.cluster(name)
+	if c == nil {
+		return nil
+	}
+	var versions []string
+	for _, n := range c.kube.Nodes() {
+		versions = append(versions, n.Kubelet)
+	}
+	return versions
+}

@@ -1,0 +1,165 @@
+package sandbox
+
+import (
+	"maps"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// builtInNamespaces are in every cluster already.
+var builtInNamespaces = map[string]bool{"default": true, "kube-system": true, "kube-public": true, "kube-node-lease": true}
+
+// objects turns the workloads of a cluster into what a user would have applied:
+// namespaces first, then each workload after its service and disruption budget.
+func (c *Cluster) objects() []runtime.Object {
+	var objs []runtime.Object
+	seen := maps.Clone(builtInNamespaces)
+	for _, w := range c.Workloads {
+		if !seen[w.Namespace] {
+			seen[w.Namespace] = true
+			objs = append(objs, &corev1.Namespace{
+				TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+				ObjectMeta: metav1.ObjectMeta{Name: w.Namespace},
+			})
+		}
+	}
+	for _, w := range c.Workloads {
+		if w.Port != 0 || w.Kind == "StatefulSet" {
+			objs = append(objs, w.service())
+		}
+		if w.MinAvailable != "" {
+			objs = append(objs, w.budget())
+		}
+		objs = append(objs, w.object())
+	}
+	return objs
+}
+
+func (w Workload) object() runtime.Object {
+	switch w.Kind {
+	case "StatefulSet":
+		return w.statefulSet()
+	case "Job":
+		return &batchv1.Job{
+			TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"}, ObjectMeta: w.meta(), Spec: w.jobSpec(),
+		}
+	case "CronJob":
+		return &batchv1.CronJob{
+			TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "CronJob"}, ObjectMeta: w.meta(),
+			Spec: batchv1.CronJobSpec{
+				Schedule: w.Schedule, Suspend: ptr(w.Suspend), ConcurrencyPolicy: batchv1.AllowConcurrent,
+				JobTemplate: batchv1.JobTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: w.labels()}, Spec: w.jobSpec()},
+			},
+		}
+	case "Pod":
+		meta := w.meta()
+		meta.Labels = w.labels()
+		return &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: meta, Spec: w.podSpec(corev1.RestartPolicyAlways)}
+	default:
+		return w.deployment()
+	}
+}
+
+func (w Workload) deployment() *appsv1.Deployment {
+	d := &appsv1.Deployment{
+		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: w.meta(),
+		Spec: appsv1.DeploymentSpec{
+			Replicas: w.replicas(), Selector: w.selector(), Template: w.template(), Paused: w.Paused,
+			Strategy: appsv1.DeploymentStrategy{Type: appsv1.DeploymentStrategyType(w.Strategy)},
+		},
+	}
+	if w.MaxSurge != "" || w.MaxUnavailable != "" {
+		d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: amount(w.MaxSurge), MaxUnavailable: amount(w.MaxUnavailable)}
+	}
+	return d
+}
+
+func (w Workload) statefulSet() *appsv1.StatefulSet {
+	s := &appsv1.StatefulSet{
+		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSet"}, ObjectMeta: w.meta(),
+		Spec: appsv1.StatefulSetSpec{
+			Replicas: w.replicas(), Selector: w.selector(), Template: w.template(), ServiceName: w.Name,
+			UpdateStrategy: appsv1.StatefulSetUpdateStrategy{Type: appsv1.StatefulSetUpdateStrategyType(w.Strategy)},
+		},
+	}
+	if w.Partition > 0 {
+		s.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{Partition: ptr(w.Partition)}
+	}
+	return s
+}
+
+func (w Workload) jobSpec() batchv1.JobSpec {
+	return batchv1.JobSpec{
+		Completions: w.replicas(), Parallelism: w.replicas(),
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: w.labels()}, Spec: w.podSpec(corev1.RestartPolicyNever)},
+	}
+}
+
+func (w Workload) service() *corev1.Service {
+	s := &corev1.Service{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: w.meta(),
+		Spec: corev1.ServiceSpec{Selector: w.selector().MatchLabels},
+	}
+	if w.Port != 0 {
+		s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: w.Port, TargetPort: intstr.FromInt32(w.Port), Protocol: corev1.ProtocolTCP}}
+	} else {
+		s.Spec.ClusterIP = corev1.ClusterIPNone
+	}
+	return s
+}
+
+func (w Workload) budget() *policyv1.PodDisruptionBudget {
+	return &policyv1.PodDisruptionBudget{
+		TypeMeta: metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"}, ObjectMeta: w.meta(),
+		Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: amount(w.MinAvailable), Selector: w.selector()},
+	}
+}
+
+func (w Workload) template() corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: w.labels()}, Spec: w.podSpec(corev1.RestartPolicyAlways)}
+}
+
+func (w Workload) podSpec(restart corev1.RestartPolicy) corev1.PodSpec {
+	c := corev1.Container{Name: w.Name, Image: w.Image}
+	if w.Port != 0 {
+		c.Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: w.Port, Protocol: corev1.ProtocolTCP}}
+	}
+	return corev1.PodSpec{Containers: []corev1.Container{c}, RestartPolicy: restart, TerminationGracePeriodSeconds: w.Grace}
+}
+
+func (w Workload) meta() metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name, Labels: map[string]string{"app": w.Name}}
+}
+
+func (w Workload) labels() map[string]string {
+	labels := map[string]string{"app": w.Name}
+	maps.Copy(labels, w.Labels)
+	return labels
+}
+
+func (w Workload) selector() *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": w.Name}}
+}
+
+func (w Workload) replicas() *int32 {
+	if w.Replicas == nil {
+		return ptr(int32(1))
+	}
+	return ptr(*w.Replicas)
+}
+
+// amount reads "1" or "25%"; empty is nil.
+func amount(s string) *intstr.IntOrString {
+	if s == "" {
+		return nil
+	}
+	return ptr(intstr.Parse(s))
+}
+
+func ptr[T any](v T) *T { return &v }
