@@ -3,11 +3,15 @@
 package sts
 
 import (
+	"bytes"
+	"io"
 	"net/http"
 	"time"
 
 	"github.com/eksbg/eksbg/internal/sandbox/wire"
 )
+
+const xmlns = "https://sts.amazonaws.com/doc/2011-06-15/"
 
 // Options says what the service stands on.
 type Options struct {
@@ -20,6 +24,9 @@ type Options struct {
 	// Hosts are the host:port names under which this service is served. A presigned
 	// token for another host is refused; empty accepts any host.
 	Hosts []string
+	// Clusters are the names of the clusters that tokens can be for. A token does
+	// not carry the name, it is only signed over: Verify tries each.
+	Clusters func() []string
 	// Now is the clock, time.Now when nil.
 	Now func() time.Time
 }
@@ -40,25 +47,64 @@ func New(o Options) *Service {
 	if o.Keys == nil {
 		o.Keys = wire.NewKeys()
 	}
+	if o.Clusters == nil {
+		o.Clusters = func() []string { return nil }
+	}
 	return &Service{opts: o}
 }
 
 var _ wire.Service = (*Service)(nil)
 
-// Classify implements wire.Service.
-func (s *Service) Classify(r *http.Request, body []byte) wire.Call { return wire.Call{} }
+// Classify implements wire.Service: sts:GetCallerIdentity and so on.
+func (s *Service) Classify(r *http.Request, body []byte) wire.Call {
+	params, _ := wire.Params(r, body)
+	return wire.Call{Name: "sts:" + params.Get("Action"), Object: params.Get("RoleArn")}
+}
 
-// WriteFault implements wire.Service.
-func (s *Service) WriteFault(w http.ResponseWriter, r *http.Request, f wire.Fault) {}
+// WriteFault implements wire.Service. Without a status an error gets 403 when it
+// is about credentials, 500 when it is about the service, and 400 otherwise.
+func (s *Service) WriteFault(w http.ResponseWriter, r *http.Request, f wire.Fault) {
+	wire.WriteXMLError(w, xmlns, wire.QueryFault(f))
+}
 
 // ServeHTTP implements http.Handler.
-func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {}
-
-// Verify checks an EKS bearer token as the control plane does: prefix
-// "k8s-aws-v1.", a presigned GetCallerIdentity for this service with a signed
-// x-k8s-aws-id header, X-Amz-Expires within bounds, and a signature of a known
-// key that is at most 15 minutes old. It answers the caller's ARN and the cluster
-// named in x-k8s-aws-id, which the caller of Verify compares with its own.
-func (s *Service) Verify(token string, now time.Time) (arn, cluster string, err error) {
-	return "", "", nil
+func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	result, operation, apiErr := s.do(r, body)
+	if apiErr != nil {
+		wire.Note(r.Context(), "error", apiErr.Error())
+		wire.WriteXMLError(w, xmlns, apiErr)
+		return
+	}
+	wire.WriteQueryResult(w, xmlns, operation, result)
 }
+
+func (s *Service) do(r *http.Request, body []byte) (result any, operation string, _ *wire.APIError) {
+	key, err := s.opts.Keys.Check(r, body, "sts", s.opts.Now())
+	if err != nil {
+		return nil, "", wire.QueryAuthError(err)
+	}
+	wire.NoteCaller(r.Context(), key.ARN)
+	params, err := wire.Params(r, bytes.Clone(body))
+	if err != nil {
+		return nil, "", wire.AsAPIError(err)
+	}
+	operation = params.Get("Action")
+	switch operation {
+	case "GetCallerIdentity":
+		return identity{Account: s.opts.Account, Arn: key.ARN, UserId: key.UserID}, operation, nil
+	case "AssumeRole":
+		var in assumeRole
+		if err := wire.DecodeQuery(params, &in); err != nil {
+			return nil, "", wire.AsAPIError(err)
+		}
+		out, apiErr := s.assume(key, in)
+		return out, operation, apiErr
+	}
+	return nil, "", wire.Errorf("InvalidAction", "Could not find operation %s for version %s", operation, params.Get("Version"))
+}
+
+type identity struct{ Account, Arn, UserId string }

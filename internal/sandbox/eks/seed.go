@@ -1,0 +1,157 @@
+package eks
+
+import (
+	"cmp"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// cluster is a Cluster as it goes through time.
+type cluster struct {
+	Cluster
+	addons map[string]*addon
+	// updates are in the order of their acceptance.
+	updates  []*update
+	extra    []Insight
+	insights []*insight
+	refresh  refresh
+}
+
+type addon struct {
+	Addon
+	status   string
+	modified time.Time
+}
+
+// AddCluster seeds a cluster, ACTIVE. Its version must be in the catalogue, and so
+// must those of its add-ons.
+func (s *Service) AddCluster(seed Cluster) error {
+	now := s.opts.Clock.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if seed.Name == "" || s.clusters[seed.Name] != nil {
+		return fmt.Errorf("add cluster %q: it has no name or is there already", seed.Name)
+	}
+	if _, ok := s.version(seed.Version); !ok {
+		return fmt.Errorf("add cluster %s: version %q is not in the catalogue", seed.Name, seed.Version)
+	}
+	s.fill(&seed, now)
+	c := &cluster{Cluster: seed, addons: map[string]*addon{}}
+	for _, a := range seed.Addons {
+		if a.Version == "" {
+			a.Version = s.defaultAddon(a.Name, seed.Version)
+		}
+		if !slices.ContainsFunc(s.opts.Addons, func(v AddonVersion) bool { return v.Addon == a.Name && v.Version == a.Version }) {
+			return fmt.Errorf("add cluster %s: add-on %s %q is not in the catalogue", seed.Name, a.Name, a.Version)
+		}
+		if a.CreatedAt.IsZero() {
+			a.CreatedAt = seed.CreatedAt
+		}
+		c.addons[a.Name] = &addon{Addon: a, status: "ACTIVE", modified: a.CreatedAt}
+	}
+	s.clusters[seed.Name] = c
+	return nil
+}
+
+// fill makes up what a seed leaves out, the same for the same name.
+func (s *Service) fill(c *Cluster, now time.Time) {
+	id := strings.ToUpper(hex.EncodeToString(stable(s.opts.Region, c.Name)))
+	low := strings.ToLower(id)
+	set := func(field *string, value string) { *field = cmp.Or(*field, value) }
+	set(&c.ARN, fmt.Sprintf("arn:aws:eks:%s:%s:cluster/%s", s.opts.Region, s.opts.Account, c.Name))
+	set(&c.RoleARN, fmt.Sprintf("arn:aws:iam::%s:role/%s-cluster", s.opts.Account, c.Name))
+	set(&c.OIDCIssuer, fmt.Sprintf("https://oidc.eks.%s.amazonaws.com/id/%s", s.opts.Region, id))
+	set(&c.VPC, "vpc-0"+low[:16])
+	set(&c.SupportType, "EXTENDED")
+	if c.Subnets == nil {
+		c.Subnets = []string{"subnet-0" + low[:16], "subnet-0" + low[16:]}
+	}
+	if c.SecurityGroups == nil {
+		c.SecurityGroups = []string{"sg-0" + low[:16]}
+	}
+	if c.CreatedAt.IsZero() {
+		c.CreatedAt = now.AddDate(-1, 0, 0)
+	}
+	c.Profiles = slices.Clone(c.Profiles)
+	for i := range c.Profiles {
+		p := &c.Profiles[i]
+		set(&p.PodExecutionRoleARN, fmt.Sprintf("arn:aws:iam::%s:role/%s-pods", s.opts.Account, c.Name))
+		if p.Subnets == nil {
+			p.Subnets = c.Subnets
+		}
+		if p.CreatedAt.IsZero() {
+			p.CreatedAt = c.CreatedAt
+		}
+	}
+}
+
+// stable is 16 bytes that depend on the parts alone.
+func stable(parts ...string) []byte {
+	id := uuid.NewSHA1(uuid.NameSpaceURL, []byte(strings.Join(parts, "\x00")))
+	return id[:]
+}
+
+// SetEndpoint says where the API server of a cluster is and who vouches for it.
+func (s *Service) SetEndpoint(cluster, endpoint string, ca []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.clusters[cluster]
+	if c == nil {
+		return fmt.Errorf("set the endpoint of cluster %q: there is no such cluster", cluster)
+	}
+	c.Endpoint, c.CA = endpoint, slices.Clone(ca)
+	return nil
+}
+
+// Snapshot is the canonical state, made for JSON: clusters by name with version,
+// status, add-ons and profiles, and how their updates ended; no ids, no times.
+func (s *Service) Snapshot() any {
+	now := s.opts.Clock.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[string]snapshot{}
+	for name, c := range s.clusters {
+		snap := snapshot{
+			Version: c.Version, Status: c.status(now, s.opts.Stale),
+			Addons: map[string]addonSnapshot{}, Profiles: map[string][]Selector{}, Updates: []updateSnapshot{},
+		}
+		for _, name := range slices.Sorted(maps.Keys(c.addons)) {
+			snap.Addons[name] = addonSnapshot{c.addons[name].Version, c.addons[name].status}
+		}
+		for _, p := range c.Profiles {
+			snap.Profiles[p.Name] = p.Selectors
+		}
+		for _, u := range c.updates {
+			snap.Updates = append(snap.Updates, updateSnapshot{u.typ, u.addon, u.target, u.status, u.errors})
+		}
+		out[name] = snap
+	}
+	return out
+}
+
+type snapshot struct {
+	Version  string                   `json:"version"`
+	Status   string                   `json:"status"`
+	Addons   map[string]addonSnapshot `json:"addons"`
+	Profiles map[string][]Selector    `json:"profiles"`
+	Updates  []updateSnapshot         `json:"updates"`
+}
+
+type addonSnapshot struct {
+	Version string `json:"version"`
+	Status  string `json:"status"`
+}
+
+type updateSnapshot struct {
+	Type   string        `json:"type"`
+	Addon  string        `json:"addon,omitempty"`
+	Target string        `json:"target"`
+	Status string        `json:"status"`
+	Errors []UpdateError `json:"errors,omitempty"`
+}
