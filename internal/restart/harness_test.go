@@ -1,0 +1,181 @@
+package restart
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/eksbg/eksbg/internal/state"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var spec = state.StepSpec{ID: "green/restart/1", Phase: state.PhaseRestart, Kind: state.KindRestart, Side: state.Green, To: "1.33"}
+
+var start = time.Date(2026, 11, 30, 9, 0, 0, 0, time.UTC)
+
+// memory is a journal of one step in memory.
+type memory struct {
+	mu      sync.Mutex
+	now     func() time.Time
+	records []state.Record
+	waits   []string
+	waitAt  []time.Time
+	// refuse makes Intent fail.
+	refuse error
+}
+
+func (m *memory) Records(string) []state.Record {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return append([]state.Record(nil), m.records...)
+}
+
+func (m *memory) add(r state.Record) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r.Seq, r.Step, r.Time = int64(len(m.records)+1), spec.ID, m.now()
+	m.records = append(m.records, r)
+	return r.Seq
+}
+
+func raw(v any) json.RawMessage {
+	if v == nil {
+		return nil
+	}
+	b, err := json.Marshal(v)
+	must(err)
+	return b
+}
+
+func (m *memory) Intent(call, object string, detail, undo any) (int64, error) {
+	if m.refuse != nil {
+		return 0, m.refuse
+	}
+	return m.add(state.Record{Kind: state.RecordIntent, Change: &state.Change{Call: call, Object: object, Detail: raw(detail), Undo: raw(undo)}}), nil
+}
+
+func (m *memory) Outcome(intent int64, result state.Result, text string, detail any) error {
+	m.add(state.Record{Kind: state.RecordOutcome, Intent: intent, Result: result, Text: text, Detail: raw(detail)})
+	return nil
+}
+
+func (m *memory) Record(r state.Record) error { m.add(r); return nil }
+
+func (m *memory) Waiting(text string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waits, m.waitAt = append(m.waits, text), append(m.waitAt, m.now())
+}
+
+// intents are the details of all intents, in order.
+func (m *memory) intents() []stamped {
+	var out []stamped
+	for _, r := range m.Records("") {
+		if r.Kind == state.RecordIntent {
+			var d stamped
+			must(json.Unmarshal(r.Change.Detail, &d))
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// results are the results of the intents of one owner, in order.
+func (m *memory) results(owner string) []state.Result {
+	var out []state.Result
+	mine := map[int64]bool{}
+	for _, r := range m.Records("") {
+		switch {
+		case r.Kind == state.RecordIntent && r.Change.Object == owner:
+			mine[r.Seq] = true
+		case r.Kind == state.RecordOutcome && mine[r.Intent]:
+			out = append(out, r.Result)
+		}
+	}
+	return out
+}
+
+// bench is a simulated cluster with a journal and a clock.
+type bench struct {
+	*testing.T
+	*sim
+	clock   *clocktesting.FakeClock
+	journal *memory
+	deps    Deps
+}
+
+func newBench(t *testing.T) *bench {
+	clk := clocktesting.NewFakeClock(start)
+	s := newSim()
+	t.Cleanup(s.close)
+	j := &memory{now: clk.Now}
+	return &bench{T: t, sim: s, clock: clk, journal: j, deps: Deps{Kubernetes: s.client, Inventory: s.inventory("1.33"), Clock: clk, History: j,
+		MaxParallel: 2, Timeout: 100000 * time.Hour}}
+}
+
+func (b *bench) step() *Restart { return New(spec, b.deps) }
+
+func (b *bench) observe() state.Observation {
+	b.Helper()
+	obs, err := b.step().Observe(b.Context())
+	if err != nil {
+		b.Fatalf("Observe: %v", err)
+	}
+	return obs
+}
+
+// drive runs Act and lets time go on whenever the cluster stands still and the step
+// waits, until Act returns. The time goes in steps of a second.
+func (b *bench) drive(ctx context.Context) error {
+	done := make(chan error, 1)
+	go func() { done <- b.step().Act(ctx, b.journal) }()
+	for {
+		select {
+		case err := <-done:
+			return err
+		default:
+			if b.idle() && b.clock.HasWaiters() {
+				b.clock.Step(time.Second)
+			}
+			runtime.Gosched()
+		}
+	}
+}
+
+// held runs Act until the step waits and holds says so; it returns how to go on.
+func (b *bench) held(ctx context.Context, holds func() bool) (wait func() error) {
+	done := make(chan error, 1)
+	go func() { done <- b.step().Act(ctx, b.journal) }()
+	for !holds() || !b.clock.HasWaiters() {
+		select {
+		case err := <-done:
+			b.Fatalf("Act returned early: %v", err)
+		default:
+			runtime.Gosched()
+		}
+	}
+	return func() error { return <-done }
+}
+
+func (b *bench) restarts(owner string) []string {
+	b.sim.mu.Lock()
+	defer b.sim.mu.Unlock()
+	return append([]string(nil), b.stamps[owner]...)
+}
+
+func stopOf(t *testing.T, err error) *state.Stop {
+	t.Helper()
+	var stop *state.Stop
+	if !errors.As(err, &stop) {
+		t.Fatalf("got %v, want a stop", err)
+	}
+	return stop
+}

@@ -1,0 +1,109 @@
+// Package restart gives the pods of a cluster new kubelets: it finds the pods whose
+// node lags behind the control plane, names the owner of each one, and rolls the
+// owners that can be rolled with the annotation of kubectl rollout restart, a
+// bounded number at a time.
+//
+// It believes neither the answer to its patch nor a rollout's own status alone: a
+// workload is restarted when every unfinished pod of it sits on a node at the wanted
+// minor (semantics 10 and 11).
+package restart
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+
+	"github.com/eksbg/eksbg/internal/cluster"
+	"github.com/eksbg/eksbg/internal/planfile"
+	"github.com/eksbg/eksbg/internal/state"
+)
+
+// The defaults of Deps.
+const (
+	DefaultTimeout   = 15 * time.Minute
+	DefaultGrace     = 30 * time.Second
+	DefaultHeartbeat = 15 * time.Second
+)
+
+// Deps is what the step works with.
+type Deps struct {
+	// Kubernetes is watched and patched.
+	Kubernetes kubernetes.Interface
+	// Inventory reads the whole cluster anew; what it gives is believed over the watches.
+	Inventory func(context.Context) (*cluster.Inventory, error)
+	Clock     clock.Clock
+	History   state.History
+	// MaxParallel bounds how many workloads roll at once; less than 1 counts as 1.
+	MaxParallel int
+	// Order are the namespaces to begin with, after CoreDNS.
+	Order []string
+	// Timeout bounds one rollout; 0 is DefaultTimeout.
+	Timeout time.Duration
+	// Skips are the owners that the plan file leaves lagging for now.
+	Skips []planfile.Skip
+	// Grace is how long a container may fail to start (image pull, first crashes)
+	// before the run stops; 0 is DefaultGrace.
+	Grace time.Duration
+	// Heartbeat is how often progress is said when nothing changes; 0 is DefaultHeartbeat.
+	Heartbeat time.Duration
+}
+
+// Restart is the step that rolls every workload with a lagging pod.
+type Restart struct {
+	spec state.StepSpec
+	Deps
+}
+
+// New makes the step. spec.To is the minor that the kubelets must have, the control
+// plane's at that point of the plan; empty means the control plane's at the time.
+func New(spec state.StepSpec, d Deps) *Restart {
+	d.MaxParallel = max(1, d.MaxParallel)
+	if d.Timeout <= 0 {
+		d.Timeout = DefaultTimeout
+	}
+	if d.Grace <= 0 {
+		d.Grace = DefaultGrace
+	}
+	if d.Heartbeat <= 0 {
+		d.Heartbeat = DefaultHeartbeat
+	}
+	return &Restart{spec: spec, Deps: d}
+}
+
+// Spec is the step as data.
+func (r *Restart) Spec() state.StepSpec { return r.spec }
+
+// Observe lists the cluster afresh. It is Done when no unfinished pod lags that the
+// plan file does not skip, and every workload that the step has restarted is whole
+// again; Blocked when only owners remain that no rollout restart reaches.
+func (r *Restart) Observe(ctx context.Context) (state.Observation, error) {
+	inv, err := r.inventory(ctx)
+	if err != nil {
+		return state.Observation{}, err
+	}
+	last, _ := attempts(r.History.Records(r.spec.ID))
+	l := r.look(inv, last)
+	if stop := l.behind(); stop != nil {
+		return state.Observation{Status: state.Blocked, Reason: stop.Why, Cure: stop.Cure}, nil
+	}
+	switch {
+	case l.busy():
+		return state.Observation{Status: state.Ready, Reason: l.todo()}, nil
+	case len(l.stuck) > 0:
+		stop := l.blocked()
+		return state.Observation{Status: state.Blocked, Reason: strings.ReplaceAll(stop.Why, "\n  ", "; "), Cure: stop.Cure}, nil
+	}
+	return state.Observation{Status: state.Done, Reason: l.done()}, nil
+}
+
+func (r *Restart) inventory(ctx context.Context) (*cluster.Inventory, error) {
+	inv, err := r.Inventory(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the pods of %s: %w", r.spec.Side, err)
+	}
+	return inv, nil
+}

@@ -1,0 +1,467 @@
+package restart
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/eksbg/eksbg/internal/cluster"
+)
+
+var (
+	podsGVR        = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	nodesGVR       = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+	replicaSetsGVR = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
+	appsGVR        = map[string]schema.GroupVersionResource{
+		"Deployment":  {Group: "apps", Version: "v1", Resource: "deployments"},
+		"StatefulSet": {Group: "apps", Version: "v1", Resource: "statefulsets"},
+	}
+)
+
+const (
+	oldKubelet = "v1.32.9-eks-113cf36"
+	newKubelet = "v1.33.5-eks-113cf36"
+)
+
+// sim is a cluster on Fargate around the fake clientset: a patched template is
+// rolled out pod by pod, one node a pod, as the controllers of Kubernetes do it.
+type sim struct {
+	client *fake.Clientset
+	ctx    context.Context
+	stop   context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu      sync.Mutex
+	cond    *sync.Cond
+	serial  int
+	watches int
+	moving  int
+	// stamps are the values patched, in order, by owner.
+	stamps map[string][]string
+	order  []string
+	// rolling are the workloads whose rollout is under way; most is how many at once.
+	rolling map[string]bool
+	most    int
+	// together are the sets of workloads that were seen rolling together with CoreDNS.
+	beside []string
+	// kubelet is what new pods of an owner get, by attempt; newKubelet otherwise.
+	kubelet map[string][]string
+	// pod changes a new pod of an owner before it would get ready; false keeps it so.
+	pod map[string]func(*corev1.Pod) bool
+	// linger keeps the old pods of an owner terminating.
+	linger map[string]bool
+	// gate holds the rollouts of an owner until it is closed.
+	gate map[string]chan struct{}
+	// before and after run around a patch; an error of theirs is the client's answer.
+	before, after func(owner, stamp string) error
+}
+
+func newSim() *sim {
+	s := &sim{client: fake.NewSimpleClientset(), stamps: map[string][]string{}, rolling: map[string]bool{}, kubelet: map[string][]string{},
+		pod: map[string]func(*corev1.Pod) bool{}, linger: map[string]bool{}, gate: map[string]chan struct{}{}}
+	s.cond = sync.NewCond(&s.mu)
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.client.PrependReactor("patch", "*", s.patched)
+	s.client.PrependWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
+		w, err := s.client.Tracker().Watch(a.GetResource(), a.GetNamespace(), a.(clienttesting.WatchActionImpl).ListOptions)
+		s.mu.Lock()
+		s.watches++
+		s.cond.Broadcast()
+		s.mu.Unlock()
+		return true, w, err
+	})
+	return s
+}
+
+// close ends the rollouts that are still held.
+func (s *sim) close() {
+	s.stop()
+	s.cond.Broadcast()
+	s.wg.Wait()
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func (s *sim) next() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.serial++
+	return s.serial
+}
+
+func (s *sim) put(gvr schema.GroupVersionResource, obj runtime.Object) {
+	m := obj.(metav1.Object)
+	if _, err := s.client.Tracker().Get(gvr, m.GetNamespace(), m.GetName()); err == nil {
+		must(s.client.Tracker().Update(gvr, obj, m.GetNamespace()))
+		return
+	}
+	must(s.client.Tracker().Create(gvr, obj, m.GetNamespace()))
+}
+
+// meta makes the metadata of an object with a UID of its own.
+func (s *sim) meta(ns, name string, owner *metav1.OwnerReference) metav1.ObjectMeta {
+	m := metav1.ObjectMeta{Namespace: ns, Name: name, UID: types.UID(fmt.Sprintf("uid-%d", s.next())), Generation: 1}
+	if owner != nil {
+		m.OwnerReferences = []metav1.OwnerReference{*owner}
+	}
+	return m
+}
+
+func ref(apiVersion, kind, name string, uid types.UID) *metav1.OwnerReference {
+	return &metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: name, UID: uid, Controller: new(true)}
+}
+
+// addPod puts a running pod on a node of its own; kubelet "" leaves it Pending.
+func (s *sim) addPod(ns, name, kubelet string, owner *metav1.OwnerReference) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: s.meta(ns, name, owner), Status: corev1.PodStatus{Phase: corev1.PodPending}}
+	if kubelet != "" {
+		s.schedule(p, kubelet)
+		ready(p)
+	}
+	s.put(podsGVR, p)
+	return p
+}
+
+func (s *sim) schedule(p *corev1.Pod, kubelet string) {
+	n := &corev1.Node{ObjectMeta: s.meta("", fmt.Sprintf("fargate-ip-10-0-%d.internal", s.next()), nil)}
+	n.Status.NodeInfo.KubeletVersion = kubelet
+	s.put(nodesGVR, n)
+	p.Spec.NodeName = n.Name
+}
+
+func ready(p *corev1.Pod) {
+	p.Status.Phase = corev1.PodRunning
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+}
+
+func (s *sim) deployment(ns, name string, n int, kubelet string) *appsv1.Deployment {
+	d := &appsv1.Deployment{ObjectMeta: s.meta(ns, name, nil), Spec: appsv1.DeploymentSpec{Replicas: new(int32(n))}}
+	d.Status = appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: int32(n), UpdatedReplicas: int32(n), ReadyReplicas: int32(n)}
+	s.put(appsGVR["Deployment"], d)
+	rs := s.replicaSet(d)
+	for range n {
+		s.addPod(ns, fmt.Sprintf("%s-%d", rs.Name, s.next()), kubelet, ref("apps/v1", "ReplicaSet", rs.Name, rs.UID))
+	}
+	return d
+}
+
+func (s *sim) replicaSet(d *appsv1.Deployment) *appsv1.ReplicaSet {
+	rs := &appsv1.ReplicaSet{ObjectMeta: s.meta(d.Namespace, fmt.Sprintf("%s-%d", d.Name, s.next()), ref("apps/v1", "Deployment", d.Name, d.UID))}
+	s.put(replicaSetsGVR, rs)
+	return rs
+}
+
+func (s *sim) statefulSet(ns, name string, n int, kubelet string) *appsv1.StatefulSet {
+	st := &appsv1.StatefulSet{ObjectMeta: s.meta(ns, name, nil), Spec: appsv1.StatefulSetSpec{Replicas: new(int32(n))}}
+	st.Status = appsv1.StatefulSetStatus{ObservedGeneration: 1, Replicas: int32(n), UpdatedReplicas: int32(n), ReadyReplicas: int32(n)}
+	s.put(appsGVR["StatefulSet"], st)
+	for i := range n {
+		s.addPod(ns, fmt.Sprintf("%s-%d", name, i), kubelet, ref("apps/v1", "StatefulSet", name, st.UID))
+	}
+	return st
+}
+
+// patched applies a patch as the API server does and sets the rollout going.
+func (s *sim) patched(action clienttesting.Action) (bool, runtime.Object, error) {
+	a := action.(clienttesting.PatchAction)
+	kind := map[string]string{"deployments": "Deployment", "statefulsets": "StatefulSet"}[a.GetResource().Resource]
+	owner := a.GetNamespace() + "/" + kind + "/" + a.GetName()
+	obj, err := s.client.Tracker().Get(a.GetResource(), a.GetNamespace(), a.GetName())
+	if err != nil {
+		return true, nil, err
+	}
+	old, err := json.Marshal(obj)
+	must(err)
+	merged, err := strategicpatch.StrategicMergePatch(old, a.GetPatch(), obj)
+	must(err)
+	if a.GetPatchType() != types.StrategicMergePatchType {
+		panic("patch type " + a.GetPatchType())
+	}
+	changed := obj.DeepCopyObject()
+	must(json.Unmarshal(merged, changed))
+	stamp := template(changed).Annotations[restartedAt]
+	if s.before != nil {
+		if err := s.before(owner, stamp); err != nil {
+			return true, nil, err
+		}
+	}
+	if template(obj).Annotations[restartedAt] != stamp {
+		s.restart(owner, changed, stamp)
+	}
+	if s.after != nil {
+		if err := s.after(owner, stamp); err != nil {
+			return true, nil, err
+		}
+	}
+	return true, changed, nil
+}
+
+func template(obj runtime.Object) *corev1.PodTemplateSpec {
+	switch o := obj.(type) {
+	case *appsv1.Deployment:
+		return &o.Spec.Template
+	case *appsv1.StatefulSet:
+		return &o.Spec.Template
+	}
+	panic("no template")
+}
+
+// restart stores the changed template and rolls it out.
+func (s *sim) restart(owner string, obj runtime.Object, stamp string) {
+	m := obj.(metav1.Object)
+	m.SetGeneration(m.GetGeneration() + 1)
+	s.mu.Lock()
+	s.stamps[owner] = append(s.stamps[owner], stamp)
+	s.order = append(s.order, owner)
+	s.rolling[owner] = true
+	s.most = max(s.most, len(s.rolling))
+	if s.rolling["kube-system/Deployment/coredns"] {
+		s.beside = append(s.beside, slices.Sorted(maps.Keys(s.rolling))...)
+	}
+	s.moving++
+	number, gate := len(s.stamps[owner]), s.gate[owner]
+	s.mu.Unlock()
+	switch o := obj.(type) {
+	case *appsv1.Deployment:
+		s.put(appsGVR["Deployment"], o)
+		s.wg.Go(func() { s.roll(owner, gate, func() { s.rollDeployment(owner, o.DeepCopy(), number) }) })
+	case *appsv1.StatefulSet:
+		s.put(appsGVR["StatefulSet"], o)
+		s.wg.Go(func() { s.roll(owner, gate, func() { s.rollStatefulSet(owner, o.DeepCopy(), number) }) })
+	}
+}
+
+// roll runs one rollout once all watches stand, for the fake clientset forgets
+// deletions between a list and its watch.
+func (s *sim) roll(owner string, gate chan struct{}, do func()) {
+	s.mu.Lock()
+	for s.watches < 5 && s.ctx.Err() == nil {
+		s.cond.Wait()
+	}
+	s.mu.Unlock()
+	if gate != nil {
+		select {
+		case <-gate:
+		case <-s.ctx.Done():
+		}
+	}
+	if s.ctx.Err() == nil {
+		do()
+	}
+	s.mu.Lock()
+	s.moving--
+	s.mu.Unlock()
+}
+
+// idle tells whether nothing moves in the cluster.
+func (s *sim) idle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.moving == 0
+}
+
+func (s *sim) settled(owner string) {
+	s.mu.Lock()
+	delete(s.rolling, owner)
+	s.mu.Unlock()
+}
+
+// newPod makes the next pod of an owner; false when it does not get ready.
+func (s *sim) newPod(owner, ns, name string, number int, of *metav1.OwnerReference) bool {
+	kubelet := newKubelet
+	if k := s.kubelet[owner]; number <= len(k) {
+		kubelet = k[number-1]
+	}
+	p := s.addPod(ns, name, "", of).DeepCopy()
+	s.schedule(p, kubelet)
+	if f := s.pod[owner]; f != nil && !f(p) {
+		s.put(podsGVR, p)
+		return false
+	}
+	ready(p)
+	s.put(podsGVR, p)
+	return true
+}
+
+// remove deletes a pod as a kubelet does, its node with it.
+func (s *sim) remove(owner string, p *corev1.Pod) {
+	p = p.DeepCopy()
+	p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	s.put(podsGVR, p)
+	if s.linger[owner] {
+		return
+	}
+	must(s.client.Tracker().Delete(podsGVR, p.Namespace, p.Name))
+	must(s.client.Tracker().Delete(nodesGVR, "", p.Spec.NodeName))
+}
+
+// podsOf lists the pods whose controller is not the given one but of the workload.
+func (s *sim) podsOf(ns string, owned func(types.UID) bool) []*corev1.Pod {
+	l, err := s.client.Tracker().List(podsGVR, schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, ns)
+	must(err)
+	var out []*corev1.Pod
+	for i := range l.(*corev1.PodList).Items {
+		p := &l.(*corev1.PodList).Items[i]
+		if c := metav1.GetControllerOf(p); c != nil && owned(c.UID) && p.DeletionTimestamp == nil {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func (s *sim) setsOf(d *appsv1.Deployment) map[types.UID]bool {
+	l, err := s.client.Tracker().List(replicaSetsGVR, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}, d.Namespace)
+	must(err)
+	out := map[types.UID]bool{}
+	for i := range l.(*appsv1.ReplicaSetList).Items {
+		rs := &l.(*appsv1.ReplicaSetList).Items[i]
+		if c := metav1.GetControllerOf(rs); c != nil && c.UID == d.UID {
+			out[rs.UID] = true
+		}
+	}
+	return out
+}
+
+// rollDeployment surges by one: a new pod first, then an old one goes.
+func (s *sim) rollDeployment(owner string, d *appsv1.Deployment, number int) {
+	sets := s.setsOf(d)
+	old := s.podsOf(d.Namespace, func(u types.UID) bool { return sets[u] })
+	rs := s.replicaSet(d)
+	d.Status.ObservedGeneration, d.Status.UpdatedReplicas = d.Generation, 0
+	s.put(appsGVR["Deployment"], d.DeepCopy())
+	for i, p := range old {
+		d.Status.Replicas++
+		d.Status.UpdatedReplicas++
+		s.put(appsGVR["Deployment"], d.DeepCopy())
+		if !s.newPod(owner, d.Namespace, fmt.Sprintf("%s-%d", rs.Name, i), number, ref("apps/v1", "ReplicaSet", rs.Name, rs.UID)) {
+			return
+		}
+		s.remove(owner, p)
+		d.Status.Replicas--
+		if i == len(old)-1 {
+			s.settled(owner)
+		}
+		s.put(appsGVR["Deployment"], d.DeepCopy())
+	}
+}
+
+// rollStatefulSet replaces from the highest ordinal down, down to the partition.
+func (s *sim) rollStatefulSet(owner string, st *appsv1.StatefulSet, number int) {
+	st.Status.ObservedGeneration, st.Status.UpdatedReplicas = st.Generation, 0
+	s.put(appsGVR["StatefulSet"], st.DeepCopy())
+	old := s.podsOf(st.Namespace, func(u types.UID) bool { return u == st.UID })
+	slices.SortFunc(old, func(a, b *corev1.Pod) int {
+		na, _ := ordinal(a.Name)
+		nb, _ := ordinal(b.Name)
+		return nb - na
+	})
+	low := 0
+	if r := st.Spec.UpdateStrategy.RollingUpdate; r != nil && r.Partition != nil {
+		low = int(*r.Partition)
+	}
+	for _, p := range old {
+		if n, _ := ordinal(p.Name); n < low {
+			break
+		}
+		st.Status.ReadyReplicas--
+		s.put(appsGVR["StatefulSet"], st.DeepCopy())
+		s.remove(owner, p)
+		if !s.newPod(owner, st.Namespace, p.Name, number, ref("apps/v1", "StatefulSet", st.Name, st.UID)) {
+			return
+		}
+		st.Status.ReadyReplicas++
+		st.Status.UpdatedReplicas++
+		if int(st.Status.UpdatedReplicas) == len(old)-low {
+			s.settled(owner)
+		}
+		s.put(appsGVR["StatefulSet"], st.DeepCopy())
+	}
+}
+
+// inventory reads the simulated cluster afresh, at the minor.
+func (s *sim) inventory(minor string) func(context.Context) (*cluster.Inventory, error) {
+	return func(ctx context.Context) (*cluster.Inventory, error) {
+		inv := &cluster.Inventory{Name: "shop-green", Version: minor, Status: "ACTIVE"}
+		pods, err := s.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+		must(err)
+		sets, err := s.client.AppsV1().ReplicaSets("").List(ctx, metav1.ListOptions{})
+		must(err)
+		nodes, err := s.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		must(err)
+		above := map[types.UID]metav1.OwnerReference{}
+		for i := range sets.Items {
+			if c := metav1.GetControllerOf(&sets.Items[i]); c != nil {
+				above[sets.Items[i].UID] = *c
+			}
+		}
+		for _, n := range nodes.Items {
+			m, err := cluster.Minor(n.Status.NodeInfo.KubeletVersion)
+			must(err)
+			inv.Nodes = append(inv.Nodes, cluster.Node{Name: n.Name, Kubelet: n.Status.NodeInfo.KubeletVersion, Minor: m})
+		}
+		for i := range pods.Items {
+			inv.Pods = append(inv.Pods, seen(&pods.Items[i], above))
+		}
+		inv.Workloads = s.workloads(ctx)
+		return inv, ctx.Err()
+	}
+}
+
+func seen(p *corev1.Pod, above map[types.UID]metav1.OwnerReference) cluster.Pod {
+	out := cluster.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Node: p.Spec.NodeName, Phase: string(p.Status.Phase),
+		Terminating: p.DeletionTimestamp != nil, Finished: finished(p),
+		Owner: cluster.Owner{APIVersion: "v1", Namespace: p.Namespace, Kind: "Pod", Name: p.Name, UID: string(p.UID)}}
+	if c := metav1.GetControllerOf(p); c != nil {
+		o := *c
+		if up, ok := above[o.UID]; ok {
+			o = up
+		}
+		out.Owner = cluster.Owner{APIVersion: o.APIVersion, Namespace: p.Namespace, Kind: o.Kind, Name: o.Name, UID: string(o.UID)}
+	}
+	if c := podCondition(p, corev1.PodReady); c != nil {
+		out.Ready = c.Status == corev1.ConditionTrue
+	}
+	return out
+}
+
+func (s *sim) workloads(ctx context.Context) []cluster.Workload {
+	var out []cluster.Workload
+	ds, err := s.client.AppsV1().Deployments("").List(ctx, metav1.ListOptions{})
+	must(err)
+	for _, d := range ds.Items {
+		out = append(out, cluster.Workload{Owner: cluster.Owner{APIVersion: "apps/v1", Namespace: d.Namespace, Kind: "Deployment", Name: d.Name, UID: string(d.UID)},
+			Replicas: replicas(d.Spec.Replicas), Ready: d.Status.ReadyReplicas, Updated: d.Status.UpdatedReplicas, Current: d.Status.Replicas, Paused: d.Spec.Paused,
+			Generation: d.Generation, Observed: d.Status.ObservedGeneration, RestartedAt: d.Spec.Template.Annotations[restartedAt]})
+	}
+	sts, err := s.client.AppsV1().StatefulSets("").List(ctx, metav1.ListOptions{})
+	must(err)
+	for _, st := range sts.Items {
+		w := cluster.Workload{Owner: cluster.Owner{APIVersion: "apps/v1", Namespace: st.Namespace, Kind: "StatefulSet", Name: st.Name, UID: string(st.UID)},
+			Replicas: replicas(st.Spec.Replicas), Ready: st.Status.ReadyReplicas, Updated: st.Status.UpdatedReplicas, Current: st.Status.Replicas,
+			Strategy: string(st.Spec.UpdateStrategy.Type), Generation: st.Generation, Observed: st.Status.ObservedGeneration, RestartedAt: st.Spec.Template.Annotations[restartedAt]}
+		if r := st.Spec.UpdateStrategy.RollingUpdate; r != nil && r.Partition != nil {
+			w.Partition = *r.Partition
+		}
+		out = append(out, w)
+	}
+	return out
+}

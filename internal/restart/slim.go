@@ -1,0 +1,155 @@
+package restart
+
+import (
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/eksbg/eksbg/internal/state"
+)
+
+// slim is the transform of every watch: it keeps of an object what a view is made
+// of, so that a cluster with thousands of pods costs little memory. It makes new
+// objects and leaves the given ones alone.
+func slim(obj any) (any, error) {
+	switch o := obj.(type) {
+	case *corev1.Pod:
+		return slimPod(o), nil
+	case *corev1.Node:
+		n := &corev1.Node{ObjectMeta: slimMeta(o.ObjectMeta)}
+		n.Status.NodeInfo.KubeletVersion = o.Status.NodeInfo.KubeletVersion
+		return n, nil
+	case *appsv1.ReplicaSet:
+		return &appsv1.ReplicaSet{ObjectMeta: slimMeta(o.ObjectMeta)}, nil
+	case *appsv1.Deployment:
+		d := &appsv1.Deployment{ObjectMeta: slimMeta(o.ObjectMeta), Status: o.Status}
+		d.Spec.Replicas, d.Spec.Paused, d.Spec.Strategy.Type = o.Spec.Replicas, o.Spec.Paused, o.Spec.Strategy.Type
+		d.Spec.Template.Annotations = slimAnnotations(o.Spec.Template.Annotations)
+		return d, nil
+	case *appsv1.StatefulSet:
+		s := &appsv1.StatefulSet{ObjectMeta: slimMeta(o.ObjectMeta), Status: o.Status}
+		s.Spec.Replicas, s.Spec.UpdateStrategy, s.Spec.Ordinals = o.Spec.Replicas, o.Spec.UpdateStrategy, o.Spec.Ordinals
+		s.Spec.Template.Annotations = slimAnnotations(o.Spec.Template.Annotations)
+		return s, nil
+	}
+	return obj, nil
+}
+
+func slimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
+	out := metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion,
+		Generation: m.Generation, DeletionTimestamp: m.DeletionTimestamp}
+	// As in the inventory: one that is not marked as the controller counts when it is
+	// the only one.
+	for _, ref := range m.OwnerReferences {
+		if ref.Controller != nil && *ref.Controller || len(m.OwnerReferences) == 1 {
+			ref.Controller = new(true)
+			out.OwnerReferences = []metav1.OwnerReference{ref}
+		}
+	}
+	return out
+}
+
+func slimAnnotations(all map[string]string) map[string]string {
+	if v, ok := all[restartedAt]; ok {
+		return map[string]string{restartedAt: v}
+	}
+	return nil
+}
+
+func slimPod(o *corev1.Pod) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: slimMeta(o.ObjectMeta)}
+	p.Spec.NodeName = o.Spec.NodeName
+	p.Status.Phase, p.Status.Conditions = o.Status.Phase, o.Status.Conditions
+	p.Status.InitContainerStatuses = slimStatuses(o.Status.InitContainerStatuses)
+	p.Status.ContainerStatuses = slimStatuses(o.Status.ContainerStatuses)
+	return p
+}
+
+func slimStatuses(all []corev1.ContainerStatus) []corev1.ContainerStatus {
+	out := make([]corev1.ContainerStatus, 0, len(all))
+	for _, s := range all {
+		out = append(out, corev1.ContainerStatus{Name: s.Name, State: s.State, LastTerminationState: s.LastTerminationState,
+			RestartCount: s.RestartCount, Ready: s.Ready})
+	}
+	return out
+}
+
+// crashes is how often a container must have been started again before its crash
+// loop counts as certain; a service that waits for another one that is restarting
+// too may crash a few times.
+const crashes = 3
+
+// troubles are the waiting reasons of a container that does not start by itself
+// (kubelet, pkg/kubelet/images/types.go and pkg/kubelet/kuberuntime). The value tells whether
+// waiting cannot help at all.
+var troubles = map[string]bool{
+	"CrashLoopBackOff":           false,
+	"ImagePullBackOff":           false,
+	"ErrImagePull":               false,
+	"RegistryUnavailable":        false,
+	"CreateContainerConfigError": false,
+	"CreateContainerError":       false,
+	"RunContainerError":          false,
+	"InvalidImageName":           true,
+	"ErrImageNeverPull":          true,
+}
+
+// podTrouble says what keeps a pod from starting, in the kubelet's words.
+func podTrouble(p *corev1.Pod) (text string, fatal bool) {
+	for _, s := range containers(p) {
+		w := s.State.Waiting
+		if w == nil {
+			continue
+		}
+		hopeless, known := troubles[w.Reason]
+		if !known {
+			continue
+		}
+		text = fmt.Sprintf("%s of container %s: %s", w.Reason, s.Name, w.Message)
+		if t := s.LastTerminationState.Terminated; t != nil {
+			text += fmt.Sprintf("; last exit code %d %s %s", t.ExitCode, t.Reason, t.Message)
+		}
+		hopeless = hopeless || w.Reason == "CrashLoopBackOff" && s.RestartCount >= crashes
+		return tidy(text), hopeless
+	}
+	return "", false
+}
+
+// podNote says what a pod that is not ready waits for.
+func podNote(p *corev1.Pod) string {
+	if c := podCondition(p, corev1.PodScheduled); p.Spec.NodeName == "" && c != nil && c.Status == corev1.ConditionFalse {
+		return tidy(string(p.Status.Phase) + ", " + c.Reason + ": " + c.Message)
+	}
+	if p.Spec.NodeName == "" {
+		return "Pending, on no node"
+	}
+	for _, s := range containers(p) {
+		if s.Ready || s.State.Waiting == nil {
+			continue
+		}
+		return tidy(s.State.Waiting.Reason + " of container " + s.Name + ": " + s.State.Waiting.Message)
+	}
+	if c := podCondition(p, corev1.PodReady); c != nil && c.Status != corev1.ConditionTrue {
+		return tidy("not ready, " + c.Reason + ": " + c.Message)
+	}
+	return ""
+}
+
+func containers(p *corev1.Pod) []corev1.ContainerStatus {
+	return append(append([]corev1.ContainerStatus(nil), p.Status.InitContainerStatuses...), p.Status.ContainerStatuses...)
+}
+
+func podCondition(p *corev1.Pod, t corev1.PodConditionType) *corev1.PodCondition {
+	for i := range p.Status.Conditions {
+		if p.Status.Conditions[i].Type == t {
+			return &p.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// tidy cleans text of a cluster and drops what empty parts leave at its end.
+func tidy(s string) string { return strings.TrimRight(state.Clean(s), " :,;") }
