@@ -3,6 +3,7 @@ package text
 import (
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/eksbg/eksbg/internal/state"
@@ -16,7 +17,7 @@ func Status(w io.Writer, m *view.Model, now time.Time, holder, next string) {
 	fmt.Fprintf(w, "%s - %s - %s - %s\n", p.Name, p.Variant, versions(p), p.Region)
 	fmt.Fprintf(w, "run %s, from %s\n\n", p.Run, p.CreatedAt.UTC().Format("2006-01-02 15:04:05 UTC"))
 	for i, s := range m.Steps {
-		stepLine(w, i+1, s, now)
+		stepLine(w, i+1, s, now, holder != "")
 	}
 	fmt.Fprintln(w)
 	for _, t := range m.Traffic {
@@ -32,20 +33,23 @@ func Status(w io.Writer, m *view.Model, now time.Time, holder, next string) {
 // marks are the signs in front of steps; words beside them say the same.
 var marks = map[view.StepState]string{view.Pending: ".", view.Running: ">", view.Done: "+", view.Failed: "!"}
 
-func stepLine(w io.Writer, n int, s view.Step, now time.Time) {
+// stepLine renders one step. A step that was at work when its process ended, and that
+// nobody holds now, is not done and not at work: it is cut off.
+func stepLine(w io.Writer, n int, s view.Step, now time.Time, held bool) {
 	took := ""
 	if !s.Started.IsZero() {
 		took = Short(s.Elapsed(now))
 	}
 	word := string(s.State)
 	if s.State == view.Running {
-		word = "at work"
+		word = "cut off"
+		if held {
+			word = "at work"
+			took += " of " + Span(s.Spec.Expect)
+		}
 	}
-	fmt.Fprintf(w, "%s %2d  %-5s  %-36s  %-8s %8s", marks[s.State], n, s.Spec.Side, clip(s.Spec.Title, 36), word, took)
-	if s.State == view.Running {
-		fmt.Fprintf(w, " of %s", Span(s.Spec.Expect))
-	}
-	fmt.Fprintln(w)
+	line := fmt.Sprintf("%s %2d  %-5s  %-36s  %-8s %8s", marks[s.State], n, s.Spec.Side, clip(s.Spec.Title, 36), word, took)
+	fmt.Fprintln(w, strings.TrimRight(line, " "))
 	if s.Text != "" && (s.State == view.Running || s.State == view.Failed) {
 		ago := ""
 		if s.State == view.Running {
