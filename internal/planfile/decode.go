@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -141,7 +142,9 @@ func (d *decoder) decode(n ast.Node, v reflect.Value, path string) {
 		switch {
 		case !ok:
 			d.wrong(n, path, "text")
-		case s == "" || strings.ContainsFunc(s, unicode.IsControl):
+		case s == "":
+			d.badAt(placeOf(n), "%s is empty; give it a value, or leave it out", path)
+		case strings.ContainsFunc(s, unicode.IsControl):
 			d.badAt(placeOf(n), "%s wants one line of text without control characters", path)
 		default:
 			v.SetString(s)
@@ -188,14 +191,18 @@ func (d *decoder) text(n ast.Node, t encoding.TextUnmarshaler, path string) {
 	}
 }
 
-var decimal = regexp.MustCompile(`^-?(0|[1-9][0-9]{0,8})$`)
+var (
+	decimal = regexp.MustCompile(`^-?(0|[1-9][0-9]{0,8})$`)
+	digits  = regexp.MustCompile(`^[0-9]{19,}$`)
+)
 
 func (d *decoder) number(n ast.Node, v reflect.Value, path string) {
-	if _, ok := n.(*ast.IntegerNode); !ok {
+	s := n.GetToken().Value
+	// The parser takes a number of more than 64 bits for text.
+	if _, ok := n.(*ast.IntegerNode); !ok && !digits.MatchString(s) {
 		d.wrong(n, path, "a whole number")
 		return
 	}
-	s := n.GetToken().Value
 	if !decimal.MatchString(s) {
 		d.badAt(placeOf(n), "%s: write %s as a plain decimal number of at most nine digits", path, s)
 		return
@@ -252,6 +259,9 @@ func (d *decoder) list(n ast.Node, v reflect.Value, path string) {
 	}
 	out := reflect.MakeSlice(v.Type(), len(s.Values), len(s.Values))
 	for i, e := range s.Values {
+		if d.tooMany {
+			break
+		}
 		p := fmt.Sprintf("%s[%d]", path, i)
 		d.keys[p] = placeOf(e)
 		d.decode(e, out.Index(i), p)
@@ -274,7 +284,7 @@ func (d *decoder) mapping(values []*ast.MappingValueNode, v reflect.Value, path 
 	for _, e := range entries {
 		i, ok := names[e.name]
 		if !ok {
-			d.badAt(e.at, "unknown field %q in %s%s", e.name, named(path), meant(e.name, fieldOrder(v.Type())))
+			d.badAt(e.at, "unknown field %.60q in %s%s", e.name, named(path), meant(e.name, fieldOrder(v.Type())))
 			continue
 		}
 		seen[e.name] = true
@@ -285,10 +295,9 @@ func (d *decoder) mapping(values []*ast.MappingValueNode, v reflect.Value, path 
 		d.keys[p] = e.at
 		d.decode(e.value, v.Field(i), p)
 	}
-	for _, name := range required {
-		if !seen[name] {
-			d.badAt(d.placeOfOwner(path), "%s has no %s", named(path), name)
-		}
+	required = slices.DeleteFunc(required, func(name string) bool { return seen[name] })
+	if len(required) > 0 {
+		d.badAt(d.placeOfOwner(path), "%s has no %s", named(path), strings.Join(required, ", no "))
 	}
 }
 
@@ -325,13 +334,16 @@ func (d *decoder) entries(values []*ast.MappingValueNode, path string) []entry {
 			continue
 		}
 		if before, twice := first[key.Value]; twice {
-			d.badAt(at, "duplicate field %q in %s; it is in line %d already", key.Value, named(path), before.line)
+			d.badAt(at, "duplicate field %.60q in %s; it is in line %d already", key.Value, named(path), before.line)
 			continue
 		}
 		first[key.Value] = at
 		out = append(out, entry{key.Value, at, v.Value})
 	}
 	for _, m := range merged {
+		if d.tooMany {
+			break
+		}
 		for _, e := range d.merge(m, path) {
 			if _, own := first[e.name]; !own {
 				first[e.name] = e.at
@@ -353,6 +365,9 @@ func (d *decoder) merge(n ast.Node, path string) []entry {
 	if s, ok := n.(*ast.SequenceNode); ok {
 		var out []entry
 		for _, e := range s.Values {
+			if d.tooMany {
+				break
+			}
 			out = append(out, d.merge(e, path)...)
 		}
 		return out

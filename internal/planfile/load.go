@@ -14,7 +14,9 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
 )
 
 // maxSize bounds a plan file, in bytes; a real one has a few thousand.
@@ -39,7 +41,8 @@ func Load(path string) (*File, error) {
 // What is left out has its default in the result. Every mistake that can be told
 // without looking at the world is in the error, a Problems.
 func Parse(name string, content []byte) (*File, error) {
-	s := newSource(name, content)
+	text := bytes.TrimPrefix(content, []byte("\uFEFF"))
+	s := newSource(name, text)
 	if len(content) > maxSize {
 		s.bad(1, 1, "a plan file has at most %d KiB", maxSize>>10)
 		return nil, s.err()
@@ -50,7 +53,7 @@ func Parse(name string, content []byte) (*File, error) {
 			return nil, s.err()
 		}
 	}
-	body := s.parse(content)
+	body := s.parse(text)
 	if body == nil {
 		return nil, s.err()
 	}
@@ -71,7 +74,7 @@ func Parse(name string, content []byte) (*File, error) {
 
 // parse gives the body of the only document; nil with the problem noted.
 func (s *source) parse(content []byte) ast.Node {
-	tree, err := parseYAML(bytes.TrimPrefix(content, []byte("\uFEFF")))
+	tree, err := parseYAML(content)
 	if err != nil {
 		var at *yaml.SyntaxError
 		if errors.As(err, &at) && at.Token != nil && at.Token.Position != nil {
@@ -108,8 +111,37 @@ func parseYAML(content []byte) (tree *ast.File, err error) {
 			err = fmt.Errorf("the parser gave up: %v", r)
 		}
 	}()
+	tokens := lexer.Tokenize(string(content))
+	if deep := tooDeep(tokens); deep != nil {
+		return nil, &yaml.SyntaxError{Token: deep, Message: fmt.Sprintf("more than %d lists or mappings in one another", maxDepth)}
+	}
 	// Duplicate keys are told by decode, in the words of all other mistakes.
-	return parser.ParseBytes(content, 0, parser.AllowDuplicateMapKey())
+	return parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
+}
+
+// maxDepth bounds the nesting in one line, for which the parser takes quadratic time.
+// Over lines the indentation bounds it.
+const maxDepth = 50
+
+func tooDeep(tokens token.Tokens) *token.Token {
+	depth, entries, line := 0, 0, 0
+	for _, t := range tokens {
+		if t.Position.Line != line {
+			entries, line = 0, t.Position.Line
+		}
+		switch t.Type {
+		case token.SequenceStartType, token.MappingStartType:
+			depth++
+		case token.SequenceEndType, token.MappingEndType:
+			depth--
+		case token.SequenceEntryType, token.MappingKeyType:
+			entries++
+		}
+		if depth > maxDepth || entries > maxDepth {
+			return t
+		}
+	}
+	return nil
 }
 
 func firstLine(s string) string {

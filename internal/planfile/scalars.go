@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 	"time"
@@ -36,8 +37,13 @@ var percentForm = regexp.MustCompile(`^([0-9]{1,3}(?:\.[0-9]{1,9})?) ?%?$`)
 // String writes it as 99.9%.
 func (p Percent) String() string { return strconv.FormatFloat(float64(p), 'f', -1, 64) + "%" }
 
-// Fraction is the part of one: 0.999 for 99.9%.
-func (p Percent) Fraction() float64 { return float64(p) / 100 }
+// Reached tells whether good of all is at least p, exactly: 999 of 1000 reach 99.9%,
+// which floating point would deny. Nothing of nothing reaches nothing. Up to ten
+// million samples.
+func (p Percent) Reached(good, all int) bool {
+	const scale = 1e9 // the digits that UnmarshalText takes
+	return all > 0 && int64(good)*100*scale >= int64(math.Round(float64(p)*scale))*int64(all)
+}
 
 // MarshalText writes what UnmarshalText reads; JSON and YAML go through it.
 func (p Percent) MarshalText() ([]byte, error) { return []byte(p.String()), nil }

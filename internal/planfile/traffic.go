@@ -91,19 +91,19 @@ func (v *validator) route53(path string, r *Route53) {
 		v.bad(path, "name the hosted zone with zone or zoneID")
 	}
 	if r.Zone != "" && !dnsForm.MatchString(r.Zone) {
-		v.bad(path+".zone", "%q is no name of a zone", r.Zone)
+		v.bad(path+".zone", "%.120q is no name of a zone", r.Zone)
 	}
 	if r.ZoneID != "" && !zoneIDForm.MatchString(r.ZoneID) {
-		v.bad(path+".zoneID", "%q is no id of a hosted zone; write it as Z0123456789ABCDEFGHIJ, without /hostedzone/", r.ZoneID)
+		v.bad(path+".zoneID", "%.120q is no id of a hosted zone; write it as Z0123456789ABCDEFGHIJ, without /hostedzone/", r.ZoneID)
 	}
 	apex := r.Record == r.Zone
 	switch {
 	case strings.HasPrefix(r.Record, "*"):
-		v.bad(path+".record", "%q is a wildcard, which cannot be probed; name the records", r.Record)
+		v.bad(path+".record", "%.120q is a wildcard, which cannot be probed; name the records", r.Record)
 	case !dnsForm.MatchString(r.Record):
-		v.bad(path+".record", "%q is no name of a record", r.Record)
+		v.bad(path+".record", "%.120q is no name of a record", r.Record)
 	case r.Zone != "" && !apex && !strings.HasSuffix(r.Record, "."+r.Zone):
-		v.bad(path+".record", "%q is not in the zone %s", r.Record, r.Zone)
+		v.bad(path+".record", "%.120q is not in the zone %s", r.Record, r.Zone)
 	}
 	if len(r.Types) == 0 {
 		v.bad(path+".types", "the list is empty; write [A], [A, AAAA] or [CNAME]")
@@ -123,7 +123,7 @@ func (v *validator) route53(path string, r *Route53) {
 		}
 	}
 	if r.Blue == r.Green {
-		v.bad(path+".green.setIdentifier", "blue and green are the same record set %q", r.Green.SetIdentifier)
+		v.bad(path+".green.setIdentifier", "blue and green are the same record set %.120q", r.Green.SetIdentifier)
 	}
 }
 
@@ -149,7 +149,7 @@ func (v *validator) elb(path, s string, form *regexp.Regexp, what string) {
 	a, ok := parseARN(s)
 	switch {
 	case !ok || a.service != "elasticloadbalancing" || !form.MatchString(a.resource):
-		v.bad(path, "%q is no ARN of %s", s, what)
+		v.bad(path, "%.120q is no ARN of %s", s, what)
 	case a.region != v.file.Region && regionForm.MatchString(v.file.Region):
 		v.bad(path, "it is in %s and the pair in %s", a.region, v.file.Region)
 	}

@@ -67,7 +67,7 @@ func (v *validator) word(path, have string, w words) {
 		if n := near(have, w.known); n != "" {
 			hint = "; did you mean " + n + "?"
 		}
-		v.bad(path, "%q is none of %s%s", have, strings.Join(w.known, ", "), hint)
+		v.bad(path, "%.120q is none of %s%s", have, strings.Join(w.known, ", "), hint)
 	}
 }
 
@@ -83,10 +83,10 @@ func (v *validator) check() {
 	v.word("apiVersion", f.APIVersion, words{known: []string{APIVersion}})
 	v.word("kind", f.Kind, words{known: []string{Kind}})
 	if !nameForm.MatchString(f.Name) {
-		v.bad("name", "%q cannot name a journal; use letters, digits, - and _, at most 63 in all", f.Name)
+		v.bad("name", "%.120q cannot name a journal; use letters, digits, - and _, at most 63 in all", f.Name)
 	}
 	if !regionForm.MatchString(f.Region) {
-		v.bad("region", "%q is no AWS region; write it as ap-northeast-1", f.Region)
+		v.bad("region", "%.120q is no AWS region; write it as ap-northeast-1", f.Region)
 	}
 	v.word("variant", f.Variant, variants)
 	v.version(f.Version)
@@ -109,20 +109,20 @@ func (v *validator) version(s string) {
 	if m := regexp.MustCompile(`^v?(1\.[0-9]+)(\.[0-9].*)?$`).FindStringSubmatch(s); m != nil && versionForm.MatchString(m[1]) {
 		cure = fmt.Sprintf("EKS has minors only; write %q", m[1])
 	}
-	v.bad("version", "%q is no Kubernetes minor; %s", s, cure)
+	v.bad("version", "%.120q is no Kubernetes minor; %s", s, cure)
 }
 
 func (v *validator) clusters(c Clusters) {
 	for i, side := range []Cluster{c.Blue, c.Green} {
 		path := "clusters." + []string{"blue", "green"}[i]
 		if !clusterForm.MatchString(side.Name) {
-			v.bad(path+".name", "%q is no name that EKS gives a cluster", side.Name)
+			v.bad(path+".name", "%.120q is no name that EKS gives a cluster", side.Name)
 		}
 		if side.RoleARN == "" {
 			continue
 		}
 		if a, ok := parseARN(side.RoleARN); !ok || a.service != "iam" || !strings.HasPrefix(a.resource, "role/") {
-			v.bad(path+".roleARN", "%q is no ARN of a role; write it as arn:aws:iam::111122223333:role/upgrader", side.RoleARN)
+			v.bad(path+".roleARN", "%.120q is no ARN of a role; write it as arn:aws:iam::111122223333:role/upgrader", side.RoleARN)
 		}
 	}
 	if c.Blue == c.Green {
@@ -155,7 +155,7 @@ func (v *validator) waivers(waive []Waiver) {
 	}
 	v.unique("waive", names, func(path, check string) {
 		if strings.ContainsAny(check, " *") {
-			v.bad(path+".check", "%q is no name of one finding; write it as `eksbg plan` prints it", check)
+			v.bad(path+".check", "%.120q is no name of one finding; write it as `eksbg plan` prints it", check)
 		}
 	})
 	for i, w := range waive {
@@ -176,7 +176,7 @@ func (v *validator) restart(r Restart) {
 	v.positive("restart.timeout", r.Timeout)
 	v.unique("restart.order", r.Order, func(path, ns string) {
 		if !namespaceForm.MatchString(ns) {
-			v.bad(path, "%q is no name of a namespace", ns)
+			v.bad(path, "%.120q is no name of a namespace", ns)
 		}
 	})
 	var owners []string
@@ -186,7 +186,7 @@ func (v *validator) restart(r Restart) {
 	}
 	v.unique("restart.skip", owners, func(path, owner string) {
 		if !ownerForm.MatchString(owner) {
-			v.bad(path+".owner", "%q is no owner; write namespace/Kind/name, as in shop/Job/nightly-report", owner)
+			v.bad(path+".owner", "%.120q is no owner; write namespace/Kind/name, as in shop/Job/nightly-report", owner)
 		}
 	})
 }
@@ -233,7 +233,7 @@ func (v *validator) percent(path string, p Percent) {
 func (v *validator) http(path string, h *HTTP) {
 	u, err := url.Parse(h.URL)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || u.Opaque != "" {
-		v.bad(path+".url", "%q is no URL to probe; write it as https://api.shop.example.com/healthz", h.URL)
+		v.bad(path+".url", "%.120q is no URL to probe; write it as https://api.shop.example.com/healthz", h.URL)
 	}
 	if h.Expect < 100 || h.Expect > 599 {
 		v.bad(path+".expect", "%d is no HTTP status", h.Expect)
@@ -252,7 +252,7 @@ func (v *validator) http(path string, h *HTTP) {
 	}
 	v.positive(path+".timeout", h.Timeout)
 	if h.Resolver != "" && !hostPort(h.Resolver) {
-		v.bad(path+".resolver", "%q is no DNS server; write host:port, as in 10.0.0.2:53", h.Resolver)
+		v.bad(path+".resolver", "%.120q is no DNS server; write host:port, as in 10.0.0.2:53", h.Resolver)
 	}
 }
 
