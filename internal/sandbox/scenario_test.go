@@ -171,3 +171,20 @@ func TestDurationsHaveDefaults(t *testing.T) {
 		t.Errorf("got account %s, rule %s", s.Account, s.KubeletRule)
 	}
 }
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(minimal))
+	for _, name := range sandbox.Names() {
+		text, err := os.ReadFile(filepath.Join("scenarios", name+".yaml"))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		s, err := sandbox.Parse("fuzz", text)
+		if (s == nil) != (err != nil) {
+			t.Errorf("got %v and %v", s, err)
+		}
+	})
+}
