@@ -125,7 +125,7 @@ func IsUnavailable(err error) bool {
 // the caller's credentials nor about the moment. Every other error leaves open
 // whether the change was made.
 func IsRejected(err error) bool {
-	if err == nil || IsExpired(err) || IsUnavailable(err) {
+	if err == nil || IsExpired(err) || IsUnavailable(err) || IsRetryable(err) {
 		return false
 	}
 	var resp *awshttp.ResponseError

@@ -84,6 +84,9 @@ func retryMiddleware(opt Options) func(*middleware.Stack) error {
 	}
 }
 
+// imdsService is the id of the instance metadata client (feature/ec2/imds).
+const imdsService = "ec2imds"
+
 type retryLoop struct {
 	opt Options
 	sdk retry.Attempt
@@ -96,6 +99,10 @@ func (*retryLoop) ID() string { return (*retry.Attempt)(nil).ID() }
 func (l *retryLoop) HandleFinalize(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (
 	middleware.FinalizeOutput, middleware.Metadata, error,
 ) {
+	if awsmiddle.GetServiceID(ctx) == imdsService {
+		// No machine without an instance role should wait minutes to hear so.
+		return l.sdk.HandleFinalize(ctx, in, next)
+	}
 	name := strings.ToLower(strings.ReplaceAll(awsmiddle.GetServiceID(ctx), " ", "")) + ":" + awsmiddle.GetOperationName(ctx)
 	budget, cancel := context.WithTimeout(ctx, l.opt.Budget)
 	defer cancel()
