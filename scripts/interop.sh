@@ -209,7 +209,7 @@ weights='Actions[0].ForwardConfig.TargetGroups[].[Weight]'
 equal "elbv2 modify-listener" "100 0" "$(cli elbv2 modify-listener --listener-arn "$listener" --default-actions "$(forward 100 0)" \
   --query "Listeners[0].Default$weights" | xargs)"
 equal "elbv2 describe-target-health: attached at weight 0" healthy "$(eventually healthy health "$green")"
-refused "elbv2 refuses a weight above 999" "ValidationError" cli elbv2 modify-listener --listener-arn "$listener" --default-actions "$(forward 1000 0)"
+refused "elbv2 refuses a weight above 999" "Validation(Error|Exception)" cli elbv2 modify-listener --listener-arn "$listener" --default-actions "$(forward 1000 0)"
 rule=$(cli elbv2 describe-rules --listener-arn "$listener" --query "Rules[?Priority=='10'].RuleArn")
 equal "elbv2 modify-rule" "50 50" "$(cli elbv2 modify-rule --rule-arn "$rule" --actions "$(forward 50 50)" --query "Rules[0].$weights" | xargs)"
 equal "elbv2 describe-rules after it" "50 50" "$(cli elbv2 describe-rules --rule-arns "$rule" --query "Rules[0].$weights" | xargs)"

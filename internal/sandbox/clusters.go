@@ -84,7 +84,11 @@ func (s *Sandbox) startCluster(side string, nth int64) error {
 	s.mu.Lock()
 	s.clusters[side] = c
 	s.mu.Unlock()
-	c.kube.OnChange(s.changed)
+	c.kube.OnChange(func() {
+		// Health checks notice a pod when it changes, not when somebody asks.
+		s.elbv2.Observe()
+		s.changed()
+	})
 	return nil
 }
 

@@ -122,6 +122,7 @@ func (s *Scenario) scale(speed float64) {
 	d := &s.Durations
 	for _, v := range []*time.Duration{
 		&d.ControlPlane, &d.Addon, &d.InsightsRefresh, &d.ActiveLag, &d.FargateStartup, &d.Jitter, &d.PodStop, &d.Insync, &d.TargetHealthy,
+		&s.CredentialsLast,
 	} {
 		*v = divided(*v, speed, 0)
 	}

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -114,15 +113,17 @@ func (s *Sandbox) start(ctx context.Context) error {
 	for _, step := range []func() error{
 		s.seedEKS, s.seedALBs, s.seedZones, s.serveAWS,
 		func() error { return s.startClusters(ctx) },
-		s.startEdge,
-		func() error { return s.settle(ctx) },
-		s.writeFiles, s.startWorld,
+		func() error { s.elbv2.Settle(); return nil },
+		s.startEdge, s.writeFiles, s.startWorld,
 	} {
 		if err := step(); err != nil {
 			return err
 		}
 	}
 	// The scenario's disturbances count from the moment that it is ready.
+	if d := s.scenario.CredentialsLast; d > 0 {
+		s.keys.Expire(wire.AccessKey, time.Now().Add(d))
+	}
 	for _, f := range s.scenario.Faults {
 		if err := s.faults.Add(f); err != nil {
 			return err
@@ -199,36 +200,6 @@ func (s *Sandbox) serve(name string, svc wire.Service, l net.Listener) {
 		calls.Wait()
 		return err
 	})
-}
-
-// settle waits until the targets of the groups in use are healthy, as they are in a
-// world that has been there for long.
-func (s *Sandbox) settle(ctx context.Context) error {
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		waiting := s.unsettled()
-		if len(waiting) == 0 {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("targets of %s are not healthy yet: %w", strings.Join(waiting, ", "), context.Cause(ctx))
-		}
-	}
-}
-
-func (s *Sandbox) unsettled() []string {
-	var names []string
-	for _, g := range s.elbv2.TargetGroups() {
-		for _, h := range s.elbv2.Health(g.ARN) {
-			if h.State == "initial" && !slices.Contains(names, g.Name) {
-				names = append(names, g.Name)
-			}
-		}
-	}
-	return names
 }
 
 func (s *Sandbox) openLog() error {

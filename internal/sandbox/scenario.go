@@ -32,13 +32,16 @@ type Scenario struct {
 	Region  string `yaml:"region"`
 	Account string `yaml:"account,omitempty"`
 	// KubeletRule is KubeletSkew (default) or KubeletStrict.
-	KubeletRule string    `yaml:"kubeletRule,omitempty"`
-	Seed        int64     `yaml:"seed,omitempty"`
-	Plan        Plan      `yaml:"plan"`
-	Durations   Durations `yaml:"durations,omitempty"`
-	Clusters    Clusters  `yaml:"clusters"`
-	Zones       []Zone    `yaml:"zones,omitempty"`
-	ALBs        []ALB     `yaml:"albs,omitempty"`
+	KubeletRule string `yaml:"kubeletRule,omitempty"`
+	Seed        int64  `yaml:"seed,omitempty"`
+	// CredentialsLast is how long after the start the credentials of the env file run
+	// out; 0 is never.
+	CredentialsLast time.Duration `yaml:"credentialsLast,omitempty"`
+	Plan            Plan          `yaml:"plan"`
+	Durations       Durations     `yaml:"durations,omitempty"`
+	Clusters        Clusters      `yaml:"clusters"`
+	Zones           []Zone        `yaml:"zones,omitempty"`
+	ALBs            []ALB         `yaml:"albs,omitempty"`
 	// Updates are control-plane or add-on updates that fail, Insights what the
 	// clusters' insights say beyond what EKS works out by itself.
 	Updates  []UpdateFailure `yaml:"updateFailures,omitempty"`

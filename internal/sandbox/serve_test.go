@@ -171,22 +171,27 @@ func TestFaultsCanBeAdded(t *testing.T) {
 	}
 }
 
-// Credentials that ran out are refused by every service, in its own spelling.
+// Credentials that ran out are refused by every service, in its own spelling, until
+// there are new ones.
 func TestExpiredCredentials(t *testing.T) {
-	world := serve(t, tiny(t), fast)
+	world := serve(t, tiny(t, "credentialsLast: 1s"), 1)
 	u := userOf(t, world, 1)
-	world.Keys().Expire(wire.AccessKey, time.Now().Add(-time.Second))
-	_, err := u.eks.ListClusters(t.Context(), nil)
-	if code(err) != "ExpiredTokenException" {
-		t.Errorf("EKS answered %v", err)
-	}
-	_, err = u.r53.ListHostedZones(t.Context(), nil)
-	if code(err) != "ExpiredToken" {
+	eventually(t, "EKS says that they ran out", func() bool {
+		_, err := u.eks.ListClusters(t.Context(), nil)
+		return code(err) == "ExpiredTokenException"
+	})
+	if _, err := u.r53.ListHostedZones(t.Context(), nil); code(err) != "ExpiredToken" {
 		t.Errorf("Route 53 answered %v", err)
 	}
-	_, err = u.elb.DescribeLoadBalancers(t.Context(), nil)
-	if code(err) != "ExpiredToken" {
+	if _, err := u.elb.DescribeLoadBalancers(t.Context(), nil); code(err) != "ExpiredToken" {
 		t.Errorf("ELBv2 answered %v", err)
+	}
+	if _, err := u.sts.GetCallerIdentity(t.Context(), nil); code(err) != "ExpiredToken" {
+		t.Errorf("STS answered %v", err)
+	}
+	world.Keys().Expire(wire.AccessKey, time.Time{})
+	if _, err := u.eks.ListClusters(t.Context(), nil); err != nil {
+		t.Errorf("after a new login: %v", err)
 	}
 }
 
