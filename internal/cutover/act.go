@@ -1,0 +1,381 @@
+package cutover
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	eksaws "github.com/eksbg/eksbg/internal/aws"
+	"github.com/eksbg/eksbg/internal/state"
+)
+
+const (
+	// backAllowance is what credentials must outlast beside hold and gates: reading the
+	// weights back and a put-back that waits for Route 53.
+	backAllowance = 5 * time.Minute
+	// attachPatience is how long a target group that was just put on its listener may
+	// take to get healthy, where the plan file's patience is shorter.
+	attachPatience = 10 * time.Minute
+	// pollPause is the longest pause between two looks at health or weights.
+	pollPause = 15 * time.Second
+)
+
+// gateFailed is the verdict against a stage.
+type gateFailed struct{ evaluation }
+
+func (e *gateFailed) Error() string { return e.text(state.GateFail) }
+
+// Act brings the destination to its share and watches it there. It returns nil when
+// every gate has passed after the hold, and otherwise a *state.Stop that says where
+// the traffic is: 3 somebody else changed the weights, 4 a gate without an answer, 5
+// put back, 9 not where it should be, 130 interrupted.
+func (s *Stage) Act(ctx context.Context, rec state.Recorder) error {
+	sc, err := s.scene(ctx)
+	if err != nil {
+		return err
+	}
+	if sc.ledger.due != "" {
+		return s.goBack(ctx, rec, &retreat{why: sc.ledger.due, code: state.ExitPutBack, known: true, failed: s.recalled(sc.ledger.notes)})
+	}
+	if err := s.advance(ctx, rec, sc); err != nil {
+		return s.conclude(ctx, rec, err)
+	}
+	return nil
+}
+
+func (s *Stage) advance(ctx context.Context, rec state.Recorder, sc *scene) error {
+	if err := s.resume(ctx, rec, sc); err != nil {
+		return err
+	}
+	sc, err := s.scene(ctx)
+	if err != nil {
+		return err
+	}
+	r, who, err := s.lookTwice(ctx, sc)
+	if err != nil {
+		return err
+	}
+	if who != "" {
+		return &state.Stop{Code: state.ExitBlocked, Why: "somebody else changed the weights: " + who, Cure: s.foreignCure(sc, r)}
+	}
+	if err := s.credentials(ctx, rec, r); err != nil {
+		return err
+	}
+	if !r.reached(s.d.Destination, s.spec.Percent) {
+		if err := s.prepare(ctx, rec, sc, r); err != nil {
+			return err
+		}
+		if err := s.askBefore(ctx, rec, r); err != nil {
+			return err
+		}
+		if err := s.shift(ctx, rec, sc); err != nil {
+			return err
+		}
+	}
+	r, err = s.recordWeights(ctx, rec, sc)
+	if err != nil {
+		return err
+	}
+	if err := s.hold(ctx, rec, sc, r); err != nil {
+		return err
+	}
+	return s.verdict(ctx, rec, sc, r)
+}
+
+// resume finds out what came of changes that a process before this one began, and
+// finishes those that were taken.
+func (s *Stage) resume(ctx context.Context, rec state.Recorder, sc *scene) error {
+	for _, m := range sc.movers {
+		e := sc.ledger.last(m.targets())
+		if e == nil || e.moot {
+			continue
+		}
+		x := &sent{mover: m, seq: e.seq, change: &e.change, handle: e.handle}
+		switch {
+		case e.result == state.Accepted:
+		case e.open():
+			found, err := s.lookUp(ctx, rec, x)
+			if err != nil || !found {
+				if err != nil {
+					return err
+				}
+				continue
+			}
+		default:
+			continue
+		}
+		err := s.finish(ctx, rec, x)
+		var foreign *foreignError
+		if errors.As(err, &foreign) {
+			return s.foreignStop(m, foreign.now, x.change)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lookUp holds an open intent against the world (semantics 8). One that never arrived
+// is closed; what it was for is done anew, with everything that comes before it.
+func (s *Stage) lookUp(ctx context.Context, rec state.Recorder, x *sent) (found bool, err error) {
+	rec.Waiting("looking up what came of " + x.mover.call() + " " + x.mover.object())
+	at, now, err := s.settle(ctx, x.mover, x.change)
+	if err != nil {
+		return false, fmt.Errorf("look up what came of the change of %s: %w", x.mover.object(), err)
+	}
+	switch at {
+	case asAfter:
+		x.found = true
+		return true, nil
+	case asBefore:
+		return false, s.outcome(rec, x.seq, state.Rejected, "it never arrived: everything is as it was before it", nil)
+	}
+	if err := s.outcome(rec, x.seq, state.Unknown, "somebody else changed it meanwhile", nil); err != nil {
+		return false, err
+	}
+	return false, s.foreignStop(x.mover, now, x.change)
+}
+
+// foreignStop asks what to do about a change of somebody else.
+func (s *Stage) foreignStop(m mover, now *view, c *change) *state.Stop {
+	stop := &state.Stop{Code: state.ExitBlocked, Why: (&foreignError{object: m.object()}).Error()}
+	if now != nil {
+		stop.Why += "; now " + s.weights(now.shares)
+	}
+	stop.Cure = "look who changed it (AWS CloudTrail has it); to have it as this run set it:\n"
+	for _, line := range m.commands(now, c) {
+		stop.Cure += "  " + line + "\n"
+	}
+	stop.Cure += "then run the same command again"
+	return stop
+}
+
+// credentials makes sure that they outlast what this stage begins (semantics 13).
+func (s *Stage) credentials(ctx context.Context, rec state.Recorder, r *reading) error {
+	if s.d.CredentialsExpire == nil {
+		return nil
+	}
+	until, err := s.d.CredentialsExpire(ctx)
+	switch {
+	case err != nil && (eksaws.IsExpired(err) || ctx.Err() != nil):
+		return err
+	case err != nil:
+		return &state.Stop{Code: state.ExitResumable, Cause: err,
+			Why:  "nobody can tell when the credentials end, so no stage begins; now " + s.unwatched(r.shares),
+			Cure: "log in with credentials that tell, then run the same command again"}
+	case until.IsZero():
+		return nil
+	}
+	need := s.d.Hold + gatesTake(s.d.Gates) + backAllowance
+	ends := s.d.Clock.Now().Add(need)
+	if ends.After(until) {
+		return &state.Stop{Code: state.ExitResumable,
+			Why: fmt.Sprintf("the credentials end at %s, and this stage with a put-back needs them until %s; now %s",
+				until.UTC().Format(time.RFC3339), ends.UTC().Format(time.RFC3339), s.unwatched(r.shares)),
+			Cure: "log in again for longer, then run the same command again"}
+	}
+	if ends.Add(s.d.Remaining).After(until) {
+		return s.record(rec, state.Record{Kind: state.RecordWarning, Text: fmt.Sprintf(
+			"the credentials end at %s, before the last stage would: log in again before then", until.UTC().Format(time.RFC3339))})
+	}
+	return nil
+}
+
+// shift moves all targets, each with a record of its own, and then waits until all of
+// the moves have taken effect.
+func (s *Stage) shift(ctx context.Context, rec state.Recorder, sc *scene) error {
+	w := want{purpose: shift, dest: s.d.Destination, percent: s.spec.Percent}
+	var taken []*sent
+	for _, m := range sc.movers {
+		x, err := s.begin(ctx, rec, m, w)
+		if err != nil {
+			return fmt.Errorf("move %s to %d %%: %w", m.object(), s.spec.Percent, err)
+		}
+		if x != nil {
+			taken = append(taken, x)
+		}
+	}
+	for _, x := range taken {
+		if err := s.finish(ctx, rec, x); err != nil {
+			return fmt.Errorf("move %s to %d %%: %w", x.mover.object(), s.spec.Percent, err)
+		}
+	}
+	return nil
+}
+
+// recordWeights reads the weights and journals them.
+func (s *Stage) recordWeights(ctx context.Context, rec state.Recorder, sc *scene) (*reading, error) {
+	r, err := s.look(ctx, sc)
+	if err != nil {
+		return nil, err
+	}
+	if !r.reached(s.d.Destination, s.spec.Percent) {
+		return nil, &state.Stop{Code: state.ExitBlocked,
+			Why:  "somebody else changed the weights right after they were set: " + s.weights(r.shares),
+			Cure: s.foreignCure(sc, r)}
+	}
+	return r, s.record(rec, state.Record{Kind: state.RecordTraffic, Text: s.weights(r.shares), Traffic: r.shares})
+}
+
+// hold watches the weights and the gates for the time of the hold.
+func (s *Stage) hold(ctx context.Context, rec state.Recorder, sc *scene, set *reading) error {
+	begun := s.d.Clock.Now()
+	told := map[string]string{}
+	var blind time.Time
+	for first := true; ; first = false {
+		changed, err := s.changed(ctx, sc, set)
+		switch {
+		case err == nil:
+			blind = time.Time{}
+		case s.final(ctx, err):
+			return err
+		default:
+			if blind.IsZero() {
+				blind = s.d.Clock.Now()
+			}
+			if s.d.Clock.Since(blind) >= s.d.Patience {
+				return s.noAnswer("the weights cannot be read: "+eksaws.Message(err), set)
+			}
+		}
+		if changed != nil {
+			return changed
+		}
+		e, err := s.evaluate(ctx, duringHold, set, first && s.earlyProbe())
+		if err != nil {
+			return err
+		}
+		if err := s.recordNews(rec, e, told); err != nil {
+			return err
+		}
+		if e.verdict() == state.GateFail {
+			return &gateFailed{e}
+		}
+		left := s.d.Hold - s.d.Clock.Since(begun)
+		if left <= 0 {
+			return nil
+		}
+		rec.Waiting(fmt.Sprintf("holding %d %%, %s of %s", s.spec.Percent, (s.d.Hold - left).Round(time.Second), s.d.Hold))
+		if err := s.sleep(ctx, min(left, s.holdPause())); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *Stage) holdPause() time.Duration {
+	return min(max(s.d.Hold/20, firstPause), pollPause)
+}
+
+// changed compares the weights with those that were set, and asks when somebody else
+// has changed them.
+func (s *Stage) changed(ctx context.Context, sc *scene, set *reading) (*state.Stop, error) {
+	r, err := s.look(ctx, sc)
+	if err != nil {
+		return nil, err
+	}
+	for i := range r.shares {
+		if r.shares[i] != set.shares[i] {
+			fresh, err := s.scene(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return &state.Stop{Code: state.ExitBlocked,
+				Why: fmt.Sprintf("somebody else changed the weights during the hold: %s has blue %d, green %d instead of blue %d, green %d; now %s",
+					r.shares[i].Target, r.shares[i].Blue, r.shares[i].Green, set.shares[i].Blue, set.shares[i].Green, s.unwatched(r.shares)),
+				Cure: s.foreignCure(fresh, r)}, nil
+		}
+	}
+	return nil, nil
+}
+
+// verdict asks all gates after the hold until they have an answer, for as long as the
+// plan file has patience (semantics 16), and journals the stage's verdict.
+func (s *Stage) verdict(ctx context.Context, rec state.Recorder, sc *scene, set *reading) error {
+	begun := s.d.Clock.Now()
+	for pause := firstPause; ; pause = longer(pause, pollPause) {
+		e, err := s.evaluate(ctx, afterHold, set, true)
+		if err != nil {
+			return err
+		}
+		if err := s.recordGates(rec, e); err != nil {
+			return err
+		}
+		changed, lookErr := s.changed(ctx, sc, set)
+		if changed != nil {
+			return changed
+		}
+		verdict := e.verdict()
+		if verdict == state.GateFail {
+			return &gateFailed{e}
+		}
+		if verdict == state.GatePass && lookErr == nil {
+			return s.record(rec, state.Record{Kind: state.RecordGate, Text: s.passText(), Gate: &state.GateResult{
+				Gate: stageGate, Target: s.spec.ID, Percent: s.spec.Percent, Verdict: state.GatePass, Text: s.passText()}})
+		}
+		why := e.text(state.GateUnknown)
+		if lookErr != nil {
+			if s.final(ctx, lookErr) {
+				return lookErr
+			}
+			why = "the weights cannot be read: " + eksaws.Message(lookErr)
+		}
+		left := s.d.Patience - s.d.Clock.Since(begun)
+		if left <= 0 {
+			return s.noAnswer(why, set)
+		}
+		rec.Waiting("no verdict yet: " + why)
+		if err := s.sleep(ctx, min(left, pause)); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *Stage) passText() string {
+	if len(s.d.Gates) == 0 {
+		return fmt.Sprintf("%d %% held for %s, no gates", s.spec.Percent, s.d.Hold)
+	}
+	return fmt.Sprintf("%d %% held for %s, all gates pass", s.spec.Percent, s.d.Hold)
+}
+
+// noAnswer is the stop of a gate without a verdict: the weights stay (semantics 16).
+func (s *Stage) noAnswer(why string, set *reading) *state.Stop {
+	return &state.Stop{Code: state.ExitResumable,
+		Why:  fmt.Sprintf("no verdict after %s: %s\n%s", s.d.Patience, why, s.unwatched(set.shares)),
+		Cure: "find out why there is no answer, then run the same command again: it holds and asks the gates again"}
+}
+
+// unwatched says where the traffic is, and that nobody looks after it.
+func (s *Stage) unwatched(shares []state.Share) string {
+	return s.weights(shares) + ". Nobody watches these weights"
+}
+
+// record appends a record and marks the error of a journal that could not take it.
+func (s *Stage) record(rec state.Recorder, r state.Record) error {
+	if err := rec.Record(r); err != nil {
+		return &journalError{err}
+	}
+	return nil
+}
+
+func detail(v any) json.RawMessage {
+	out, err := json.Marshal(v)
+	if err != nil {
+		// Only this package's own structs of strings come here.
+		panic(fmt.Sprintf("marshal a detail: %v", err))
+	}
+	return out
+}
+
+// final tells whether an error of a read ends the stage, rather than being asked again:
+// an interrupt, credentials that are over, a deliberate stop.
+func (s *Stage) final(ctx context.Context, err error) bool {
+	var stop *state.Stop
+	return ctx.Err() != nil || eksaws.IsExpired(err) || errors.As(err, &stop)
+}
+
+// isInterrupt tells whether an error comes from the cancelled context itself.
+func isInterrupt(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Cause(ctx)))
+}
