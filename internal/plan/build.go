@@ -1,0 +1,152 @@
+package plan
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/eksbg/eksbg/internal/cutover"
+	"github.com/eksbg/eksbg/internal/planfile"
+	"github.com/eksbg/eksbg/internal/preflight"
+	"github.com/eksbg/eksbg/internal/restart"
+	"github.com/eksbg/eksbg/internal/run"
+	"github.com/eksbg/eksbg/internal/standby"
+	"github.com/eksbg/eksbg/internal/state"
+	"github.com/eksbg/eksbg/internal/upgrade"
+)
+
+// Builder makes the steps of a run from their specs.
+type Builder struct {
+	File    *planfile.File
+	Plan    *state.Plan
+	History state.History
+	Sources
+	// Kubernetes gives the client of a side's API server.
+	Kubernetes func(context.Context, state.Side) (kubernetes.Interface, error)
+	Servers    map[state.Side]upgrade.ServerVersioner
+	Prober     cutover.Prober
+	// OnInterrupt decides what an interrupt in the middle of the cutover does.
+	OnInterrupt func() (back bool)
+	// Stderr takes what a put-back could not write to the journal.
+	Stderr func(line string)
+}
+
+// Build makes the step of a spec.
+func (b *Builder) Build(ctx context.Context, spec state.StepSpec) (run.Step, error) {
+	switch spec.Kind {
+	case state.KindPreflight:
+		return b.preflight(spec), nil
+	case state.KindControlPlane:
+		return upgrade.NewControlPlane(spec, b.upgradeDeps(spec)), nil
+	case state.KindAddon:
+		return upgrade.NewAddon(spec, b.upgradeDeps(spec)), nil
+	case state.KindRestart:
+		kube, err := b.Kubernetes(ctx, spec.Side)
+		if err != nil {
+			return nil, err
+		}
+		return restart.New(spec, restart.Deps{
+			Kubernetes: kube, Inventory: b.Inventories[spec.Side], Clock: b.Clock, History: b.History,
+			MaxParallel: b.File.Restart.MaxParallel, Order: b.File.Restart.Order,
+			Timeout: time.Duration(b.File.Restart.Timeout), Skips: b.File.Restart.Skip,
+		}), nil
+	case state.KindCapacity:
+		return standby.NewCapacity(spec, standby.CapacityDeps{
+			Origin: b.Inventories[b.Plan.Origin], Destination: b.Inventories[b.Plan.Destination],
+			Clock: b.Clock, Patience: time.Duration(b.File.Cutover.Patience), Polling: time.Duration(b.File.Upgrade.Polling),
+		}), nil
+	case state.KindTraffic:
+		return b.stage(spec), nil
+	}
+	return nil, fmt.Errorf("step %s is of kind %q, which this eksbg does not know; use the version that made the run", spec.ID, spec.Kind)
+}
+
+func (b *Builder) preflight(spec state.StepSpec) run.Step {
+	d := b.Plan.Destination
+	checks := []preflight.Check{
+		preflight.Identity(b.Plan, b.Inventories),
+		preflight.Credentials(b.Plan, b.Clock.Now, b.CredentialsExpire),
+	}
+	if hop := firstHop(b.Plan); hop != "" {
+		checks = append(checks, preflight.Check{Name: "EKS upgrade insights, refreshed", Run: func(ctx context.Context) ([]state.Finding, error) {
+			return b.insights(ctx, d, hop)
+		}})
+	}
+	if moves(b.Plan) {
+		checks = append(checks, preflight.Check{Name: "traffic targets", Run: func(ctx context.Context) ([]state.Finding, error) {
+			return cutover.Check(ctx, b.Traffic, b.File.Cutover.Stages...)
+		}})
+	}
+	return preflight.New(spec, preflight.Deps{Checks: checks, History: b.History,
+		Waive: func(fs []state.Finding) []state.Finding { return Waive(b.File, fs, b.Clock.Now()) },
+		Cured: func(f state.Finding) string { return curedBy(b.Plan.Steps, f) },
+	})
+}
+
+// insights reads the refreshed upgrade insights of a side for a minor.
+func (b *Builder) insights(ctx context.Context, side state.Side, minor string) ([]state.Finding, error) {
+	return upgrade.Insights(ctx, b.EKS[side], b.Plan.Clusters[side].Name, minor, upgrade.InsightOptions{
+		Refresh: true, Clock: b.Clock, Side: side, Polling: time.Duration(b.File.Upgrade.Polling),
+	})
+}
+
+func (b *Builder) upgradeDeps(spec state.StepSpec) upgrade.Deps {
+	side := spec.Side
+	return upgrade.Deps{
+		EKS: b.EKS[side], Server: b.Servers[side], Clock: b.Clock, History: b.History,
+		Polling: time.Duration(b.File.Upgrade.Polling), Cluster: b.Plan.Clusters[side].Name, Side: side, Addons: b.File.Upgrade.Addons,
+		Check: func(ctx context.Context, minor string) ([]state.Finding, error) {
+			found, err := b.insights(ctx, side, minor)
+			return Waive(b.File, found, b.Clock.Now()), err
+		},
+	}
+}
+
+func (b *Builder) stage(spec state.StepSpec) run.Step {
+	var remaining time.Duration
+	for _, s := range b.Plan.Steps {
+		if s.Kind == state.KindTraffic && s.Percent > spec.Percent {
+			remaining += time.Duration(b.File.Cutover.Hold)
+		}
+	}
+	return cutover.NewStage(spec, cutover.StageDeps{
+		Traffic: b.Traffic, Start: b.Plan.Traffic, Origin: b.Plan.Origin, Destination: b.Plan.Destination,
+		Gates: b.File.Cutover.Gates, Hold: time.Duration(b.File.Cutover.Hold), Patience: time.Duration(b.File.Cutover.Patience),
+		Remaining: remaining, Clock: b.Clock, History: b.History, Prober: b.Prober,
+		CredentialsExpire: b.CredentialsExpire, OnInterrupt: b.OnInterrupt, Stderr: b.Stderr,
+	})
+}
+
+func firstHop(p *state.Plan) string {
+	for _, s := range p.Steps {
+		if s.Kind == state.KindControlPlane {
+			return s.To
+		}
+	}
+	return ""
+}
+
+func moves(p *state.Plan) bool {
+	for _, s := range p.Steps {
+		if s.Kind == state.KindTraffic {
+			return true
+		}
+	}
+	return false
+}
+
+// curedBy names the step that removes a finding (semantics 26), or "".
+func curedBy(steps []state.StepSpec, f state.Finding) string {
+	kind := upgrade.Curable(f)
+	if kind == "" {
+		return ""
+	}
+	for _, s := range steps {
+		if s.Kind == kind && (f.Side == "" || s.Side == f.Side) {
+			return s.ID
+		}
+	}
+	return ""
+}

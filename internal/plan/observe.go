@@ -1,0 +1,168 @@
+package plan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/eksbg/eksbg/internal/cluster"
+	"github.com/eksbg/eksbg/internal/cutover"
+	"github.com/eksbg/eksbg/internal/planfile"
+	"github.com/eksbg/eksbg/internal/preflight"
+	"github.com/eksbg/eksbg/internal/state"
+	"github.com/eksbg/eksbg/internal/upgrade"
+)
+
+// Sources are where a plan reads the pair.
+type Sources struct {
+	EKS         map[state.Side]upgrade.API
+	Inventories map[state.Side]preflight.Inventory
+	Traffic     []cutover.Traffic
+	Clock       clock.WithTicker
+	// CredentialsExpire tells when the first of the credentials in use ends; the zero
+	// time when they do not.
+	CredentialsExpire func(context.Context) (time.Time, error)
+}
+
+// Observe reads the pair once: both clusters at the same time, the traffic, the
+// versions that EKS offers, and what the checks find. It changes nothing; upgrade
+// insights are read as they are and refreshed only by a run. active overrides what
+// the weights say about who serves.
+func Observe(ctx context.Context, f *planfile.File, src Sources, active state.Side) (*World, Roles, error) {
+	w := &World{At: src.Clock.Now().UTC(), Inventories: map[state.Side]*cluster.Inventory{}, Raises: map[string][]upgrade.AddonRaise{}}
+	if err := w.readTraffic(ctx, src.Traffic); err != nil {
+		return nil, Roles{}, err
+	}
+	if err := w.readClusters(ctx, src); err != nil {
+		return nil, Roles{}, err
+	}
+	blue, green := w.Inventories[state.Blue], w.Inventories[state.Green]
+	if blue.ARN == green.ARN {
+		return nil, Roles{}, fmt.Errorf("clusters.blue and clusters.green are the same cluster, %s; a pair needs two", blue.ARN)
+	}
+	var err error
+	if w.CredentialsExpire, err = src.CredentialsExpire(ctx); err != nil {
+		return nil, Roles{}, fmt.Errorf("read when the credentials end: %w", err)
+	}
+	if w.Offered, err = upgrade.Offered(ctx, src.EKS[state.Blue]); err != nil {
+		return nil, Roles{}, err
+	}
+	roles, err := Decide(f, w, active)
+	if err != nil || roles.Served {
+		return w, roles, err
+	}
+	if err := w.readDestination(ctx, f, src, roles); err != nil {
+		return nil, Roles{}, err
+	}
+	w.Findings = Waive(f, w.Findings, w.At)
+	return w, roles, nil
+}
+
+func (w *World) readTraffic(ctx context.Context, traffic []cutover.Traffic) error {
+	for _, t := range traffic {
+		s, err := t.Read(ctx)
+		if err != nil {
+			return fmt.Errorf("read the traffic: %w", err)
+		}
+		w.Traffic = append(w.Traffic, s)
+	}
+	return nil
+}
+
+func (w *World) readClusters(ctx context.Context, src Sources) error {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var errs []error
+	for _, side := range state.Sides {
+		wg.Go(func() {
+			inv, err := src.Inventories[side](ctx)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				errs = append(errs, fmt.Errorf("read the %s cluster: %w", side, err))
+				return
+			}
+			w.Inventories[side] = inv
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// readDestination reads what only matters where the destination is to be changed.
+func (w *World) readDestination(ctx context.Context, f *planfile.File, src Sources, r Roles) error {
+	d := r.Destination
+	inv := w.Inventories[d]
+	for _, side := range state.Sides {
+		w.Findings = append(w.Findings, preflight.Status(side, w.Inventories[side])...)
+	}
+	found, err := cutover.Check(ctx, src.Traffic, f.Cutover.Stages...)
+	if err != nil {
+		return err
+	}
+	w.Findings = append(w.Findings, found...)
+	if len(r.Hops) == 0 {
+		return nil
+	}
+	found, err = upgrade.Insights(ctx, src.EKS[d], inv.Name, r.Hops[0], upgrade.InsightOptions{Clock: src.Clock, Side: d})
+	if err != nil {
+		return err
+	}
+	w.Findings = append(w.Findings, found...)
+	raises, err := upgrade.Addons(ctx, src.EKS[d], inv.Name, inv.Version, f.Version, f.Upgrade.Addons)
+	if err != nil {
+		return err
+	}
+	for _, raise := range raises {
+		w.Raises[raise.Hop] = append(w.Raises[raise.Hop], raise)
+	}
+	return nil
+}
+
+// Waive marks the findings that the plan file accepts by name, until their day.
+func Waive(f *planfile.File, found []state.Finding, now time.Time) []state.Finding {
+	for i, fd := range found {
+		if w, ok := f.Waiver(fd.Check, now); ok {
+			found[i].Waived = w.Reason
+		}
+	}
+	return found
+}
+
+// Differences says in a few words what changed between a saved plan and one made
+// now.
+func Differences(saved, now *state.Plan) []string {
+	var out []string
+	differ := func(what, a, b string) {
+		if a != b {
+			out = append(out, fmt.Sprintf("%s was %s, is %s", what, a, b))
+		}
+	}
+	differ("the plan file", short12(saved.FileSum), short12(now.FileSum))
+	differ("the target version", saved.Target, now.Target)
+	differ("the active side", string(saved.Origin), string(now.Origin))
+	for _, side := range state.Sides {
+		a, b := saved.Clusters[side], now.Clusters[side]
+		differ(string(side)+"'s cluster", a.ARN, b.ARN)
+		differ(string(side)+"'s version", a.Version, b.Version)
+		differ(string(side)+"'s lagging owners", fmt.Sprint(a.Owners), fmt.Sprint(b.Owners))
+	}
+	differ("the traffic", fmt.Sprint(saved.Traffic), fmt.Sprint(now.Traffic))
+	differ("the number of steps", fmt.Sprint(len(saved.Steps)), fmt.Sprint(len(now.Steps)))
+	differ("the number of findings", fmt.Sprint(len(saved.Findings)), fmt.Sprint(len(now.Findings)))
+	if len(out) == 0 {
+		out = append(out, "its fingerprint differs")
+	}
+	return out
+}
+
+func short12(s string) string {
+	if len(s) > 12 {
+		return s[:12]
+	}
+	return s
+}

@@ -1,0 +1,254 @@
+package plan
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/eksbg/eksbg/internal/cluster"
+	"github.com/eksbg/eksbg/internal/planfile"
+	"github.com/eksbg/eksbg/internal/restart"
+	"github.com/eksbg/eksbg/internal/state"
+	"github.com/eksbg/eksbg/internal/upgrade"
+)
+
+// Expectations. A control plane took about ten minutes in a public log of
+// 1.30 to 1.31 (eksctl#7976); a Fargate pod takes one to two minutes to start.
+const (
+	hopMin, hopMax     = 8 * time.Minute, 12 * time.Minute
+	addonTime          = 2 * time.Minute
+	rolloutMin         = 90 * time.Second
+	rolloutMax         = 4 * time.Minute
+	preflightTime      = 20 * time.Second
+	shiftTime          = time.Minute
+	capacityMin, capMx = 5 * time.Second, 3 * time.Minute
+)
+
+type builder struct {
+	file  *planfile.File
+	world *World
+	roles Roles
+	plan  *state.Plan
+}
+
+func (b *builder) add(s state.StepSpec) { b.plan.Steps = append(b.plan.Steps, s) }
+
+func expect(lo, hi time.Duration) state.Expect {
+	return state.Expect{Min: state.Duration(lo), Max: state.Duration(hi)}
+}
+
+// hot is the plan of a pair of which both clusters run: the standby goes up hop by
+// hop, its lagging pods are restarted, and the traffic moves over in stages.
+func (b *builder) hot() {
+	b.preflight()
+	d := b.roles.Destination
+	inv := b.world.Inventories[d]
+	version, kubelet := inv.Version, inv.OldestKubelet()
+	for _, next := range b.roles.Hops {
+		if kubelet != "" && upgrade.RestartBefore(next, kubelet) {
+			b.restart(d, version, fmt.Sprintf("%s/restart/before-%s", d, next),
+				fmt.Sprintf("kubelets at %s may not serve under %s", kubelet, next))
+			kubelet = version
+		}
+		b.hop(d, version, next)
+		version = next
+	}
+	if kubelet != "" && cluster.CompareMinor(kubelet, version) < 0 {
+		b.restart(d, version, fmt.Sprintf("%s/restart/1", d), "")
+	}
+	b.capacity()
+	b.traffic()
+}
+
+// live is what is left where the active cluster is at the target already: its own
+// lag, as a step of its own that is always approved by name (semantics 22).
+func (b *builder) live() {
+	o := b.roles.Origin
+	inv := b.world.Inventories[o]
+	left := 0
+	for _, it := range b.survey(o, inv.Version) {
+		if !it.Skipped {
+			left++
+		}
+	}
+	if left == 0 {
+		return
+	}
+	b.preflight()
+	b.restart(o, inv.Version, fmt.Sprintf("%s/restart-live/1", o), "")
+	s := &b.plan.Steps[len(b.plan.Steps)-1]
+	s.Phase, s.Approval = state.PhaseRestartLive, true
+}
+
+func (b *builder) preflight() {
+	b.add(state.StepSpec{ID: "preflight", Phase: state.PhasePreflight, Kind: state.KindPreflight, Side: state.Both,
+		Title: "preflight", Changes: "nothing", Expect: expect(preflightTime, preflightTime)})
+}
+
+func (b *builder) hop(side state.Side, from, to string) {
+	raises := b.world.Raises[to]
+	for _, a := range raises {
+		if a.Before {
+			b.addon(side, a, to)
+		}
+	}
+	b.add(state.StepSpec{
+		ID: fmt.Sprintf("%s/control-plane/%s", side, to), Phase: state.PhaseUpgrade, Kind: state.KindControlPlane, Side: side,
+		Title: fmt.Sprintf("control plane %s -> %s", from, to), Changes: "eks:UpdateClusterVersion",
+		Expect: expect(hopMin, hopMax), From: from, To: to,
+	})
+	for _, a := range raises {
+		if !a.Before {
+			b.addon(side, a, to)
+		}
+	}
+}
+
+func (b *builder) addon(side state.Side, a upgrade.AddonRaise, minor string) {
+	b.add(state.StepSpec{
+		ID: fmt.Sprintf("%s/addon/%s/%s", side, a.Name, minor), Phase: state.PhaseUpgrade, Kind: state.KindAddon, Side: side,
+		Title: fmt.Sprintf("add-on %s to %s", a.Name, shortAddon(a.To)), Changes: "eks:UpdateAddon",
+		Expect: expect(addonTime, addonTime), Addon: a.Name, From: a.From, To: a.To,
+	})
+}
+
+// survey lists what a restart of a side would have to deal with once its control
+// plane is at minor.
+func (b *builder) survey(side state.Side, minor string) []restart.Item {
+	inv := *b.world.Inventories[side]
+	inv.Version = minor
+	return restart.Survey(&inv, b.file.Restart.Skip, b.world.At, b.file.Restart.Order)
+}
+
+// restart adds the restart of every pod below minor to. What lags only after a hop
+// is not lagging yet, so the numbers are those of all unfinished pods then.
+func (b *builder) restart(side state.Side, to, id, cause string) {
+	items := b.survey(side, to)
+	rollouts, pods := 0, 0
+	for _, it := range items {
+		pods += len(it.Pods)
+		if it.Method == restart.Rollout {
+			rollouts++
+		}
+	}
+	waves := int(math.Ceil(float64(rollouts) / float64(max(1, b.file.Restart.MaxParallel))))
+	b.add(state.StepSpec{
+		ID: id, Phase: state.PhaseRestart, Kind: state.KindRestart, Side: side,
+		Title:   fmt.Sprintf("restart %d pods of %d owners", pods, len(items)),
+		Changes: fmt.Sprintf("%d rollouts, %d at once", rollouts, b.file.Restart.MaxParallel),
+		Expect:  expect(time.Duration(waves)*rolloutMin, time.Duration(waves)*rolloutMax), To: to, Cause: cause,
+	})
+}
+
+func (b *builder) capacity() {
+	d := b.roles.Destination
+	b.add(state.StepSpec{
+		ID: fmt.Sprintf("%s/capacity", d), Phase: state.PhaseCapacity, Kind: state.KindCapacity, Side: d,
+		Title: fmt.Sprintf("capacity at least as %s's", b.roles.Origin), Changes: "nothing, blocks if short",
+		Expect: expect(capacityMin, capMx),
+	})
+}
+
+func (b *builder) traffic() {
+	from := 0
+	hold := b.file.Cutover.Hold
+	for _, to := range b.file.Cutover.Stages {
+		t := time.Duration(hold) + shiftTime + probeTime(b.file.Cutover.Gates)
+		b.add(state.StepSpec{
+			ID: fmt.Sprintf("traffic/%d", to), Phase: state.PhaseCutover, Kind: state.KindTraffic, Side: state.Both,
+			Title:   fmt.Sprintf("traffic %d -> %d %%, hold %s", from, to, short(time.Duration(hold))),
+			Changes: services(b.file.Traffic), Expect: expect(t, t),
+			FromPercent: from, Percent: to, Hold: state.Duration(hold),
+		})
+		from = to
+	}
+}
+
+func probeTime(gates []planfile.Gate) time.Duration {
+	var t time.Duration
+	for _, g := range gates {
+		if g.HTTP != nil {
+			t += time.Duration(g.HTTP.Over)
+		}
+	}
+	return t
+}
+
+func services(targets []planfile.Target) string {
+	r53, elb := false, false
+	for _, t := range targets {
+		r53 = r53 || t.Route53 != nil
+		elb = elb || t.ALB != nil
+	}
+	switch {
+	case r53 && elb:
+		return "route53, elbv2"
+	case r53:
+		return "route53"
+	}
+	return "elbv2"
+}
+
+// approvals marks the first step of each phase that the plan file wants approved.
+func (b *builder) approvals() {
+	for _, phase := range b.file.Approvals {
+		for i := range b.plan.Steps {
+			if string(b.plan.Steps[i].Phase) == phase {
+				b.plan.Steps[i].Approval = true
+				break
+			}
+		}
+	}
+}
+
+// findings takes over what the checks saw, says which steps cure what (semantics
+// 26), and adds what the plan itself has to say.
+func (b *builder) findings() {
+	for _, f := range b.world.Findings {
+		if f.Waived == "" {
+			f.CuredBy = curedBy(b.plan.Steps, f)
+		}
+		b.plan.Findings = append(b.plan.Findings, f)
+	}
+	for _, s := range b.plan.Steps {
+		if s.Kind == state.KindRestart {
+			b.unrestartable(s)
+		}
+	}
+}
+
+func (b *builder) unrestartable(s state.StepSpec) {
+	for _, it := range b.survey(s.Side, s.To) {
+		switch {
+		case it.Skipped:
+			b.plan.Findings = append(b.plan.Findings, state.Finding{Check: "restart/" + it.Owner.String(), Severity: state.SeverityWarn, Side: s.Side, Step: s.ID,
+				Text: fmt.Sprintf("%s stays on its kubelet: %s", it.Owner, it.Reason), Waived: it.Reason})
+		case it.Stuck():
+			b.plan.Findings = append(b.plan.Findings, state.Finding{Check: "restart/" + it.Owner.String(), Severity: state.SeverityWarn, Side: s.Side, Step: s.ID,
+				Text: fmt.Sprintf("%s cannot be restarted: %s. The run will stop before the cutover", it.Owner, it.Reason),
+				Cure: fmt.Sprintf("restart it by hand, or list owner %s under restart.skip with a reason and an end", it.Owner)})
+		}
+	}
+}
+
+// shortAddon drops the build suffix that only EKS needs: v1.32.6-eksbuild.2.
+func shortAddon(v string) string {
+	for i := range v {
+		if v[i] == '-' {
+			return v[:i]
+		}
+	}
+	return v
+}
+
+// short prints whole minutes and hours without their zero parts: 5m, not 5m0s.
+func short(d time.Duration) string {
+	s := d.String()
+	if len(s) > 2 && s[len(s)-2:] == "0s" && s[len(s)-3] == 'm' {
+		s = s[:len(s)-2]
+	}
+	if len(s) > 2 && s[len(s)-2:] == "0m" && s[len(s)-3] == 'h' {
+		s = s[:len(s)-2]
+	}
+	return s
+}
