@@ -235,26 +235,12 @@ func (r *raise) giveWay(ctx context.Context, a *ekstypes.Addon) error {
 	return r.follow(ctx, nil, awssdk.ToString(u.Id))
 }
 
-// waitFor waits one poll for what keeps the add-on busy.
+// waitFor waits for what keeps the add-on busy.
 func (r *raise) waitFor(ctx context.Context, u *ekstypes.Update, why string) error {
-	now := r.d.Clock.Now()
 	if r.busy.IsZero() {
-		r.busy = now
+		r.busy = r.d.Clock.Now()
 	}
-	what := why
-	if u != nil {
-		what = fmt.Sprintf("update %s is %s", describe(u), u.Status)
-	}
-	if now.Sub(r.busy) >= r.d.BusyPatience {
-		return &state.Stop{Code: state.ExitResumable,
-			Why:  fmt.Sprintf("%s has been busy for %s: %s", r.upd.object(), now.Sub(r.busy).Round(time.Second), state.Clean(what)),
-			Cure: "run the same command again when that has ended"}
-	}
-	r.rec.Waiting(state.Clean("add-on is busy: " + what))
-	if err := r.d.pause(ctx); err != nil {
-		return fmt.Errorf("wait for %s to be free: %w", r.upd.object(), err)
-	}
-	return nil
+	return r.upd.waitOut(ctx, r.rec, r.busy, u, why)
 }
 
 // follow waits for an update to end, and then for the add-on to be ACTIVE; try is

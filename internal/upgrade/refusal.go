@@ -158,27 +158,12 @@ func (h *hop) giveWay(ctx context.Context, why string) error {
 	return h.follow(ctx, 0, awssdk.ToString(u.Id))
 }
 
-// waitFor waits one poll for what keeps the cluster busy. After a long time the run
-// stops, resumable: the cluster is somebody else's for now.
+// waitFor waits for what keeps the cluster busy.
 func (h *hop) waitFor(ctx context.Context, u *ekstypes.Update, why string) error {
-	now := h.d.Clock.Now()
 	if h.busy.IsZero() {
-		h.busy = now
+		h.busy = h.d.Clock.Now()
 	}
-	what := why
-	if u != nil {
-		what = fmt.Sprintf("update %s is %s", describe(u), u.Status)
-	}
-	if now.Sub(h.busy) >= h.d.BusyPatience {
-		return &state.Stop{Code: state.ExitResumable,
-			Why:  fmt.Sprintf("cluster %s has been busy for %s: %s", h.d.Cluster, now.Sub(h.busy).Round(time.Second), state.Clean(what)),
-			Cure: "run the same command again when that has ended"}
-	}
-	h.rec.Waiting(state.Clean(elapsed(now.Sub(h.busy), state.Expect{}) + " for the cluster to be free: " + what))
-	if err := h.d.pause(ctx); err != nil {
-		return fmt.Errorf("wait for cluster %s to be free: %w", h.d.Cluster, err)
-	}
-	return nil
+	return h.upd.waitOut(ctx, h.rec, h.busy, u, why)
 }
 
 // check looks at the findings for the hop. One that blocks and that a step cures

@@ -271,3 +271,37 @@ func (u *updates) watch(ctx context.Context, rec state.Recorder, id string, e st
 		}
 	}
 }
+
+// waitOut waits for what keeps the object busy: for the update one to end if it is
+// known, else for one poll, since only another try tells. since is when it began to
+// be in the way; after the deps' BusyPatience the run stops, resumable, for the
+// object is somebody else's for now.
+func (u *updates) waitOut(ctx context.Context, rec state.Recorder, since time.Time, one *ekstypes.Update, why string) error {
+	known := one != nil
+	for {
+		if known {
+			why = fmt.Sprintf("update %s is %s", describe(one), one.Status)
+		}
+		busy := u.d.Clock.Since(since)
+		if busy >= u.d.BusyPatience {
+			return &state.Stop{Code: state.ExitResumable,
+				Why:  state.Clean(fmt.Sprintf("%s has been busy for %s: %s", u.object(), busy.Round(time.Second), why)),
+				Cure: "run the same command again when that has ended"}
+		}
+		rec.Waiting(state.Clean(fmt.Sprintf("%s for %s to be free: %s", elapsed(busy, state.Expect{}), u.object(), why)))
+		if err := u.d.pause(ctx); err != nil {
+			return fmt.Errorf("wait for %s to be free: %w", u.object(), err)
+		}
+		if !known {
+			return nil
+		}
+		next, err := u.get(ctx, awssdk.ToString(one.Id))
+		if err != nil {
+			return err
+		}
+		if next == nil || terminal(next.Status) {
+			return nil
+		}
+		one = next
+	}
+}
