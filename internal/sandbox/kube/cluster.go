@@ -5,75 +5,224 @@ package kube
 import (
 	"context"
 	"errors"
-	"net"
+	"fmt"
 	"net/http"
+	"sync"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/eksbg/eksbg/internal/sandbox/kube/apiserver"
+	"github.com/eksbg/eksbg/internal/sandbox/kube/controllers"
+	"github.com/eksbg/eksbg/internal/sandbox/kube/fargate"
+	"github.com/eksbg/eksbg/internal/sandbox/kube/registry"
+	"github.com/eksbg/eksbg/internal/sandbox/kube/store"
+	"github.com/eksbg/eksbg/internal/sandbox/kube/work"
 	"github.com/eksbg/eksbg/internal/sandbox/wire"
 )
 
 // Cluster is one Kubernetes cluster. It implements wire.Service.
 type Cluster struct {
-	opts Options
+	*apiserver.Server
+	opts    Options
+	reg     *registry.Registry
+	tracker *work.Tracker
+	manager *controllers.Manager
+	fleet   *fargate.Fleet
+	ca      *authority
+	done    chan struct{}
+	changed chan struct{}
+
+	mu        sync.Mutex
+	listeners []func()
+	servers   []*http.Server
+	cancel    context.CancelFunc
+	closed    bool
+	wg        sync.WaitGroup
 }
 
 var _ wire.Service = (*Cluster)(nil)
 
-// New makes an empty cluster (namespaces default, kube-system, kube-public and
-// kube-node-lease). Nothing runs before Start.
+// New makes a cluster with the namespaces default, kube-system, kube-public and
+// kube-node-lease and nothing else. Nothing runs before Start.
 func New(o Options) (*Cluster, error) {
 	if o.Version == nil {
 		return nil, errors.New("kube: Options.Version is needed")
 	}
-	return &Cluster{opts: o}, nil
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.History <= 0 {
+		o.History = 10000
+	}
+	if o.Bookmark <= 0 {
+		o.Bookmark = time.Minute
+	}
+	c := &Cluster{opts: o, tracker: work.NewTracker(), done: make(chan struct{}), changed: make(chan struct{}, 1)}
+	c.reg = registry.New(store.New(o.History), o.Now, o.Seed)
+	c.manager = controllers.New(c.reg, c.tracker)
+	var err error
+	if c.fleet, err = fargate.New(c.reg, c.tracker, o.Region, o.Version, o.Fargate); err != nil {
+		return nil, fmt.Errorf("kube: cluster %s: %w", o.Name, err)
+	}
+	if c.ca, err = newAuthority(o.Name); err != nil {
+		return nil, fmt.Errorf("kube: cluster %s: %w", o.Name, err)
+	}
+	c.reg.Admit(c.fleet.Admit)
+	c.reg.Hook(c.manager.Observe)
+	c.reg.Hook(c.fleet.Observe)
+	c.reg.Hook(func(store.Reader, store.Event) {
+		select {
+		case c.changed <- struct{}{}:
+		default:
+		}
+	})
+	c.Server = &apiserver.Server{
+		Registry: c.reg, Version: o.Version, Authenticate: o.Authenticate, Bookmark: o.Bookmark, Done: c.done,
+	}
+	for _, ns := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease} {
+		if err := c.Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
 }
 
-// Start runs the controllers until ctx ends or Close is called.
-func (c *Cluster) Start(ctx context.Context) error { return errors.ErrUnsupported }
+// Start runs the controllers and Fargate until ctx ends or Close is called. It returns
+// at once.
+func (c *Cluster) Start(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || c.cancel != nil {
+		return fmt.Errorf("kube: cluster %s was started before", c.opts.Name)
+	}
+	ctx, c.cancel = context.WithCancel(ctx)
+	c.wg.Go(func() { c.manager.Run(ctx) })
+	c.wg.Go(func() { c.fleet.Run(ctx) })
+	c.wg.Go(func() { c.notify(ctx) })
+	return nil
+}
 
-// Close ends the controllers, the servers and every watch, and waits for them.
-func (c *Cluster) Close() error { return nil }
+// notify tells the listeners of changes, one after the other.
+func (c *Cluster) notify(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.changed:
+		}
+		c.mu.Lock()
+		fs := c.listeners
+		c.mu.Unlock()
+		for _, f := range fs {
+			f()
+		}
+	}
+}
 
-// Create stores an object as the API server would (defaults, admission), for seeding.
-func (c *Cluster) Create(obj runtime.Object) error { return errors.ErrUnsupported }
+// OnChange registers f to be called after changes while the cluster runs. Calls are
+// coalesced and come one at a time.
+func (c *Cluster) OnChange(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.listeners = append(c.listeners[:len(c.listeners):len(c.listeners)], f)
+}
+
+// Close ends the controllers, the servers and every watch, and waits for them. It may be
+// called more than once.
+func (c *Cluster) Close() error {
+	c.mu.Lock()
+	first := !c.closed
+	c.closed = true
+	cancel, servers := c.cancel, c.servers
+	c.servers = nil
+	c.mu.Unlock()
+	if first {
+		close(c.done)
+	}
+	if cancel != nil {
+		cancel()
+	}
+	var errs []error
+	for _, s := range servers {
+		errs = append(errs, s.Close())
+	}
+	c.wg.Wait()
+	c.manager.Close()
+	c.fleet.Close()
+	return errors.Join(errs...)
+}
+
+// Create stores an object as the API server would (defaults, admission, validation), for
+// seeding. Namespaced objects without a namespace go to default; their namespace must be
+// there.
+func (c *Cluster) Create(obj runtime.Object) error {
+	res := registry.For(obj)
+	o, ok := obj.(store.Object)
+	if res == nil || !ok {
+		return fmt.Errorf("kube: the sandbox serves no %T", obj)
+	}
+	if res.Namespaced && o.GetNamespace() == "" {
+		o = o.DeepCopyObject().(store.Object)
+		o.SetNamespace(metav1.NamespaceDefault)
+	}
+	if _, err := c.reg.Create(res, o, false); err != nil {
+		return fmt.Errorf("kube: creating %s %s: %w", res.Kind, store.KeyOf(o), err)
+	}
+	return nil
+}
 
 // Settle lets the controllers and Fargate work without any delay until nothing is left
-// to do. Start comes first.
-func (c *Cluster) Settle(ctx context.Context) error { return errors.ErrUnsupported }
+// to do but to wait: workloads are ready, or never will be. Start comes first.
+func (c *Cluster) Settle(ctx context.Context) error {
+	c.mu.Lock()
+	running := c.cancel != nil && !c.closed
+	c.mu.Unlock()
+	if !running {
+		return fmt.Errorf("kube: cluster %s is not running", c.opts.Name)
+	}
+	c.fleet.Hurry(true)
+	defer c.fleet.Hurry(false)
+	return c.tracker.Wait(ctx)
+}
+
+// SetProfiles replaces the Fargate profiles. Pods that exist keep what they have.
+func (c *Cluster) SetProfiles(p []Profile) { c.fleet.SetProfiles(p) }
+
+// Compact forgets the history up to now, so that every earlier resource version and
+// continue token is expired, as after etcd's compaction.
+func (c *Cluster) Compact() { c.reg.Compact(c.reg.Rev()) }
 
 // Nodes lists the nodes by name.
-func (c *Cluster) Nodes() []NodeInfo { return nil }
-
-// ReadyPods lists the pods with an address in a namespace that match all labels.
-func (c *Cluster) ReadyPods(namespace string, selector map[string]string) []PodEndpoint { return nil }
-
-// Snapshot is the canonical state, for comparing worlds.
-func (c *Cluster) Snapshot() any { return nil }
-
-// OnChange registers f to be called after changes; calls are coalesced and come one at a time.
-func (c *Cluster) OnChange(f func()) {}
-
-// SetProfiles replaces the Fargate profiles; pods that exist keep theirs.
-func (c *Cluster) SetProfiles(p []Profile) {}
-
-// CA is the certificate of the cluster's own authority, PEM.
-func (c *Cluster) CA() []byte { return nil }
-
-// Serve serves TLS on l with a certificate of the cluster's CA until Close. h is the
-// handler around the cluster (faults, log); nil serves the cluster itself.
-func (c *Cluster) Serve(l net.Listener, h http.Handler) error {
-	_ = handlerOr(h, c)
-	return errors.ErrUnsupported
+func (c *Cluster) Nodes() []NodeInfo {
+	items, _ := c.reg.List(registry.Nodes.GR(), "")
+	out := make([]NodeInfo, 0, len(items))
+	for _, o := range items {
+		n := o.(*corev1.Node)
+		compute := n.Labels[fargate.LabelCompute]
+		if compute == "" {
+			compute = "ec2"
+		}
+		out = append(out, NodeInfo{Name: n.Name, Kubelet: n.Status.NodeInfo.KubeletVersion, Compute: compute})
+	}
+	return out
 }
 
-// Classify implements wire.Service.
-func (c *Cluster) Classify(r *http.Request, body []byte) wire.Call { return wire.Call{Name: "k8s:"} }
-
-// WriteFault implements wire.Service.
-func (c *Cluster) WriteFault(w http.ResponseWriter, r *http.Request, f wire.Fault) {
-	w.WriteHeader(http.StatusServiceUnavailable)
+// ReadyPods lists the unfinished pods with an address in a namespace that have all the
+// labels, by name; Ready says which of them traffic may go to.
+func (c *Cluster) ReadyPods(namespace string, selector map[string]string) []PodEndpoint {
+	sel := labels.SelectorFromValidatedSet(selector)
+	items, _ := c.reg.List(registry.Pods.GR(), namespace)
+	var out []PodEndpoint
+	for _, o := range items {
+		p := o.(*corev1.Pod)
+		if p.Status.PodIP == "" || p.Status.Phase != corev1.PodRunning || !sel.Matches(labels.Set(p.Labels)) {
+			continue
+		}
+		out = append(out, PodEndpoint{Name: p.Name, IP: p.Status.PodIP, Ready: registry.PodReady(p) && p.DeletionTimestamp == nil})
+	}
+	return out
 }
-
-// ServeHTTP implements http.Handler.
-func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) }

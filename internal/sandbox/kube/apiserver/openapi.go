@@ -1,0 +1,73 @@
+package apiserver
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/eksbg/eksbg/internal/sandbox/kube/registry"
+)
+
+// kubectl create and apply look into the OpenAPI v3 documents for one thing: whether the
+// server validates fields by itself (the query parameter fieldValidation of PATCH). The
+// documents here say that and no more; there are no schemas in them.
+
+func gvPath(gv schema.GroupVersion) string {
+	if gv.Group == "" {
+		return "api/" + gv.Version
+	}
+	return "apis/" + gv.Group + "/" + gv.Version
+}
+
+// openAPIIndex lists the documents.
+func openAPIIndex() any {
+	paths := map[string]any{}
+	for _, gv := range versions() {
+		paths[gvPath(gv)] = map[string]string{"serverRelativeURL": "/openapi/v3/" + gvPath(gv)}
+	}
+	return map[string]any{"paths": paths}
+}
+
+// openAPI makes the document at a path below /openapi/v3, or nil.
+func openAPI(path string) any {
+	rest, ok := strings.CutPrefix(path, "/openapi/v3/")
+	if !ok {
+		return nil
+	}
+	for _, gv := range versions() {
+		if gvPath(gv) == rest {
+			return document(gv)
+		}
+	}
+	return nil
+}
+
+func document(gv schema.GroupVersion) any {
+	paths := map[string]any{}
+	for _, r := range registry.All {
+		if r.GroupVersion() != gv {
+			continue
+		}
+		p := "/" + gvPath(gv) + "/"
+		if r.Namespaced {
+			p += "namespaces/{namespace}/"
+		}
+		var params []any
+		for _, name := range []string{"dryRun", "fieldManager", "fieldValidation", "force"} {
+			params = append(params, map[string]any{
+				"name": name, "in": "query", "schema": map[string]any{"type": "string", "uniqueItems": true},
+			})
+		}
+		paths[p+r.Resource+"/{name}"] = map[string]any{"patch": map[string]any{
+			"operationId":                     "patch" + r.Kind,
+			"parameters":                      params,
+			"responses":                       map[string]any{"200": map[string]any{"description": "OK"}},
+			"x-kubernetes-action":             "patch",
+			"x-kubernetes-group-version-kind": map[string]any{"group": gv.Group, "version": gv.Version, "kind": r.Kind},
+		}}
+	}
+	return map[string]any{
+		"openapi": "3.0.0", "info": map[string]any{"title": "Kubernetes", "version": "unversioned"},
+		"paths": paths, "components": map[string]any{"schemas": map[string]any{}},
+	}
+}

@@ -1,0 +1,97 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"fmt"
+	"mime"
+	"net/http"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+
+	"github.com/eksbg/eksbg/internal/sandbox/kube/registry"
+	"github.com/eksbg/eksbg/internal/sandbox/kube/store"
+)
+
+// readPatch returns the patch and its type. Server-side apply is not served.
+func readPatch(r *http.Request) ([]byte, types.PatchType, error) {
+	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil {
+		media = r.Header.Get("Content-Type")
+	}
+	switch t := types.PatchType(media); t {
+	case types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType:
+		b, err := readBody(r)
+		return b, t, err
+	}
+	return nil, "", apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", schema.GroupResource{}, "", fmt.Sprintf(
+		"the body of the request was in an unknown format (%s) - accepted media types include: %s, %s, %s",
+		media, types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType), 0, true)
+}
+
+// apply patches an object. into is an empty object of its type.
+func apply(r *http.Request, patch []byte, t types.PatchType, old, into runtime.Object) error {
+	gvk := old.GetObjectKind().GroupVersionKind()
+	before, err := json.Marshal(old)
+	if err != nil {
+		return err
+	}
+	var after []byte
+	switch t {
+	case types.JSONPatchType:
+		var p jsonpatch.Patch
+		if p, err = jsonpatch.DecodePatch(patch); err != nil {
+			return apierrors.NewBadRequest("error decoding patch: " + err.Error())
+		}
+		if after, err = p.Apply(before); err != nil {
+			name := ""
+			if m, e := meta.Accessor(old); e == nil {
+				name = m.GetName()
+			}
+			return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, name, err.Error(), 0, false)
+		}
+	case types.MergePatchType:
+		if after, err = jsonpatch.MergePatch(before, patch); err != nil {
+			return apierrors.NewBadRequest("error decoding patch: " + err.Error())
+		}
+	default:
+		if after, err = strategicpatch.StrategicMergePatch(before, patch, into); err != nil {
+			if json.Valid(patch) {
+				return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
+			}
+			return apierrors.NewBadRequest("error decoding patch: " + err.Error())
+		}
+	}
+	d := fallback.info.Serializer
+	if strict(r) {
+		d = fallback.info.StrictSerializer
+	}
+	if _, _, err := d.Decode(after, &gvk, into); err != nil {
+		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", gvk.Kind, gvk.Version, gvk.Kind, err))
+	}
+	return nil
+}
+
+func (s *Server) patch(w http.ResponseWriter, r *http.Request, q request) error {
+	dry, err := dryRun(r)
+	if err != nil {
+		return err
+	}
+	p, t, err := readPatch(r)
+	if err != nil {
+		return err
+	}
+	o, err := s.Registry.Change(q.res, q.namespace, q.name, registry.Sub(q.sub), dry, func(old store.Object) (store.Object, error) {
+		next := q.res.New()
+		return next, apply(r, p, t, old, next)
+	})
+	if err != nil {
+		return err
+	}
+	return s.render(w, r, q, http.StatusOK, o)
+}

@@ -1,0 +1,94 @@
+package fargate
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// pool hands out the addresses of the subnets.
+type pool struct {
+	subnets []*subnet
+	turn    int
+}
+
+type subnet struct {
+	Subnet
+	first, last, next netip.Addr
+	free              int
+	used              map[netip.Addr]bool
+}
+
+// place is an address in a subnet.
+type place struct {
+	ip     netip.Addr
+	subnet *subnet
+}
+
+func newPool(subnets []Subnet) (*pool, error) {
+	if len(subnets) == 0 {
+		subnets = []Subnet{{ID: "subnet-0a1b2c3d4e5f60718", CIDR: "10.0.0.0/16", Zone: "a"}}
+	}
+	p := &pool{}
+	for _, s := range subnets {
+		prefix, err := netip.ParsePrefix(s.CIDR)
+		if err != nil || !prefix.Addr().Is4() {
+			return nil, fmt.Errorf("subnet %s: %q is no IPv4 range such as 10.0.1.0/24", s.ID, s.CIDR)
+		}
+		if prefix.Bits() < 16 || prefix.Bits() > 28 {
+			return nil, fmt.Errorf("subnet %s: %s must be between /16 and /28, as in a VPC", s.ID, s.CIDR)
+		}
+		a := prefix.Masked().Addr()
+		for range 4 {
+			a = a.Next()
+		}
+		size := 1 << (32 - prefix.Bits())
+		sn := &subnet{Subnet: s, first: a, next: a, free: size - 5, used: map[netip.Addr]bool{}}
+		sn.last = addr(a, size-6)
+		p.subnets = append(p.subnets, sn)
+	}
+	return p, nil
+}
+
+func addr(a netip.Addr, plus int) netip.Addr {
+	b := a.As4()
+	n := uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
+	n += uint32(plus)
+	return netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
+}
+
+// take hands out a free address, from the subnets in turn, and does not hand the same
+// one out again soon.
+func (p *pool) take() (place, bool) {
+	for range p.subnets {
+		s := p.subnets[p.turn%len(p.subnets)]
+		p.turn++
+		if s.free == 0 {
+			continue
+		}
+		for s.used[s.next] {
+			s.step()
+		}
+		got := place{s.next, s}
+		s.used[s.next] = true
+		s.free--
+		s.step()
+		return got, true
+	}
+	return place{}, false
+}
+
+func (s *subnet) step() {
+	if s.next == s.last {
+		s.next = s.first
+		return
+	}
+	s.next = s.next.Next()
+}
+
+// give takes an address back.
+func (pl place) give() {
+	if pl.subnet != nil && pl.subnet.used[pl.ip] {
+		delete(pl.subnet.used, pl.ip)
+		pl.subnet.free++
+	}
+}

@@ -1,0 +1,343 @@
+package fargate
+
+import (
+	"container/list"
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/eksbg/eksbg/internal/sandbox/kube/registry"
+	"github.com/eksbg/eksbg/internal/sandbox/kube/store"
+	"github.com/eksbg/eksbg/internal/sandbox/kube/work"
+)
+
+// Fleet is the Fargate of one cluster: its scheduler and all its kubelets.
+type Fleet struct {
+	reg     *registry.Registry
+	opts    Options
+	region  string
+	version func() string
+	queue   *work.Queue[podKey]
+	sched   *registry.Recorder
+	other   *registry.Recorder
+
+	mu       sync.Mutex
+	profiles []Profile
+	hurry    bool
+	nodes    map[string]podKey // pod of each Fargate node
+
+	// What follows belongs to the one goroutine that runs the queue.
+	pool    *pool
+	slots   map[types.UID]*slot
+	count   int        // slots that hold a Fargate node, made or on its way
+	waiting *list.List // of podKey: pods for which there is no capacity, first come first
+	waits   map[types.UID]*list.Element
+}
+
+// podKey is a pod, not just a name: a StatefulSet reuses names.
+type podKey struct {
+	key string
+	uid types.UID
+}
+
+// slot is what Fargate knows of a pod.
+type slot struct {
+	place
+	node    string // name of the Fargate node; empty for pods on other nodes
+	made    bool   // the node exists
+	profile string
+	bindAt  time.Time
+	runAt   time.Time
+	exitAt  time.Time
+	stopAt  time.Time
+}
+
+// New makes the fleet of a cluster. version tells the control plane's minor now.
+func New(reg *registry.Registry, t *work.Tracker, region string, version func() string, o Options) (*Fleet, error) {
+	p, err := newPool(o.Subnets)
+	if err != nil {
+		return nil, err
+	}
+	if o.Run == 0 {
+		o.Run = o.Startup
+	}
+	return &Fleet{
+		reg: reg, opts: o, region: region, version: version, queue: work.NewQueue[podKey](t),
+		sched: reg.Recorder(SchedulerName), other: reg.Recorder(corev1.DefaultSchedulerName),
+		profiles: slices.Clone(o.Profiles), nodes: map[string]podKey{}, pool: p,
+		slots: map[types.UID]*slot{}, waiting: list.New(), waits: map[types.UID]*list.Element{},
+	}, nil
+}
+
+// SetProfiles replaces the profiles; they count for pods created from now on.
+func (f *Fleet) SetProfiles(p []Profile) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.profiles = slices.Clone(p)
+}
+
+// Hurry makes everything happen without delay while it is on.
+func (f *Fleet) Hurry(on bool) {
+	f.mu.Lock()
+	f.hurry = on
+	f.mu.Unlock()
+	if on {
+		f.queue.Flush()
+	}
+}
+
+func (f *Fleet) hurried() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.hurry
+}
+
+// Run works until ctx ends.
+func (f *Fleet) Run(ctx context.Context) { f.queue.Run(ctx, f.reconcile, apierrors.IsConflict) }
+
+// Close stops the timers. It comes after Run has ended.
+func (f *Fleet) Close() { f.queue.Close() }
+
+// Admit is the admission webhook of EKS: it marks new pods that a profile takes
+// (0500-amazon-eks-fargate-mutation.amazonaws.com).
+func (f *Fleet) Admit(res *registry.Resource, o store.Object) error {
+	pod, ok := o.(*corev1.Pod)
+	if !ok || pod.Spec.NodeName != "" {
+		return nil
+	}
+	f.mu.Lock()
+	name := profileOf(f.profiles, pod)
+	f.mu.Unlock()
+	if name == "" {
+		return nil
+	}
+	set := func(m *map[string]string, k, v string) {
+		if *m == nil {
+			*m = map[string]string{}
+		}
+		(*m)[k] = v
+	}
+	set(&pod.Labels, LabelProfile, name)
+	if c := capacity(pod); c != "" {
+		set(&pod.Annotations, "CapacityProvisioned", c)
+	}
+	pod.Spec.SchedulerName = SchedulerName
+	pod.Spec.PriorityClassName = "system-node-critical"
+	pod.Spec.Priority = ptr.To[int32](2000001000)
+	return nil
+}
+
+// Observe is the store's hook.
+func (f *Fleet) Observe(r store.Reader, e store.Event) {
+	switch o := e.Object.(type) {
+	case *corev1.Pod:
+		f.queue.Add(podKey{store.KeyOf(o), o.UID})
+	case *corev1.Node:
+		if e.Type == store.Deleted {
+			f.mu.Lock()
+			k, ok := f.nodes[o.Name]
+			f.mu.Unlock()
+			if ok {
+				f.queue.Add(k)
+			}
+		}
+		if e.Type == store.Added && o.Labels[LabelCompute] != "fargate" {
+			for _, p := range r.List(registry.Pods.GR(), "") {
+				if p.(*corev1.Pod).Spec.NodeName == o.Name {
+					f.queue.Add(podKey{store.KeyOf(p), p.GetUID()})
+				}
+			}
+		}
+	}
+}
+
+// due is true when t has come, and else looks again at the pod then.
+func (f *Fleet) due(k podKey, t time.Time) bool {
+	left := t.Sub(f.reg.Clock())
+	if left <= 0 {
+		return true
+	}
+	f.queue.AddAfter(k, left)
+	return false
+}
+
+func (f *Fleet) soon(k podKey, t time.Time) bool { return f.hurried() || f.due(k, t) }
+
+func (f *Fleet) reconcile(_ context.Context, k podKey) error {
+	err := f.step(k)
+	if apierrors.IsNotFound(err) {
+		return nil // gone meanwhile, which comes as an event of its own
+	}
+	return err
+}
+
+// step brings one pod as far as it can get now.
+func (f *Fleet) step(k podKey) error {
+	pod, _ := f.reg.Store.Get(registry.Pods.GR(), k.key).(*corev1.Pod)
+	if pod == nil || pod.UID != k.uid {
+		return f.gone(k)
+	}
+	s := f.slots[k.uid]
+	if s != nil && s.made && pod.Spec.NodeName != "" && f.reg.Store.Get(registry.Nodes.GR(), s.node) == nil {
+		return f.remove(pod) // its node was deleted, and it cannot live without
+	}
+	switch {
+	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
+		return nil // keeps its node until it is deleted
+	case pod.DeletionTimestamp != nil:
+		return f.stop(k, s, pod)
+	case pod.Spec.NodeName == "" && pod.Spec.SchedulerName == SchedulerName:
+		return f.schedule(k, s, pod)
+	case pod.Spec.NodeName == "":
+		return f.unschedulable(f.other, pod, "no nodes available to schedule pods")
+	default:
+		return f.keep(k, s, pod)
+	}
+}
+
+// schedule finds room for a pod and, when the start-up delay has passed, makes its node
+// and binds it.
+func (f *Fleet) schedule(k podKey, s *slot, pod *corev1.Pod) error {
+	if s == nil {
+		var why string
+		if s, why = f.allocate(k, pod); s == nil {
+			return f.unschedulable(f.sched, pod, why)
+		}
+	}
+	if !f.soon(k, s.bindAt) {
+		return nil
+	}
+	if !s.made {
+		if _, err := f.reg.Create(registry.Nodes, f.newNode(s, pod), false); err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		s.made = true
+		f.mu.Lock()
+		f.nodes[s.node] = k
+		f.mu.Unlock()
+	}
+	bound, err := f.status(pod, func(p *corev1.Pod) { f.bind(p, s) })
+	if err == nil {
+		f.sched.Event(bound, corev1.EventTypeNormal, "Scheduled", "Successfully assigned %s to %s", k.key, s.node)
+	}
+	return err
+}
+
+// allocate gives a pod an address and its times, in the order in which pods came.
+func (f *Fleet) allocate(k podKey, pod *corev1.Pod) (*slot, string) {
+	if head := f.waiting.Front(); head != nil && head.Value.(podKey) != k {
+		f.wait(k)
+		return nil, noCapacity
+	}
+	if f.opts.MaxNodes > 0 && f.count >= f.opts.MaxNodes {
+		f.wait(k)
+		return nil, noCapacity
+	}
+	pl, ok := f.pool.take()
+	if !ok {
+		f.wait(k)
+		return nil, noAddresses
+	}
+	f.unwait(k)
+	now, d := f.reg.Clock(), f.startup()
+	s := &slot{place: pl, node: f.nodeName(pl), profile: pod.Labels[LabelProfile], bindAt: now.Add(d * 3 / 4), runAt: now.Add(d)}
+	f.slots[k.uid] = s
+	f.count++
+	return s, ""
+}
+
+const (
+	noCapacity  = "Fargate capacity is unavailable at this time. Please try again later or in a different availability zone"
+	noAddresses = "Pod provisioning failed: the subnets of the Fargate profile have no available IP addresses"
+)
+
+// startup draws a start-up delay.
+func (f *Fleet) startup() time.Duration {
+	d := f.opts.Startup
+	if j := int64(f.opts.Jitter); j > 0 {
+		f.reg.Draw(func(r *rand.Rand) { d += time.Duration(r.Int64N(2*j+1) - j) })
+	}
+	return max(d, 0)
+}
+
+func (f *Fleet) wait(k podKey) {
+	if f.waits[k.uid] == nil {
+		f.waits[k.uid] = f.waiting.PushBack(k)
+	}
+}
+
+// unwait takes a pod out of the line and lets the next one try.
+func (f *Fleet) unwait(k podKey) {
+	if e := f.waits[k.uid]; e != nil {
+		f.waiting.Remove(e)
+		delete(f.waits, k.uid)
+		f.wake()
+	}
+}
+
+func (f *Fleet) wake() {
+	if head := f.waiting.Front(); head != nil {
+		f.queue.Add(head.Value.(podKey))
+	}
+}
+
+// gone takes a node away with its pod.
+func (f *Fleet) gone(k podKey) error {
+	f.unwait(k)
+	s := f.slots[k.uid]
+	if s == nil {
+		return nil
+	}
+	if s.made {
+		_, _, err := f.reg.Delete(registry.Nodes, "", s.node, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	f.mu.Lock()
+	delete(f.nodes, s.node)
+	f.mu.Unlock()
+	delete(f.slots, k.uid)
+	s.give()
+	if s.node != "" {
+		f.count--
+	}
+	f.wake()
+	return nil
+}
+
+// stop lets the containers of a Terminating pod end, and then the pod.
+func (f *Fleet) stop(k podKey, s *slot, pod *corev1.Pod) error {
+	if s == nil {
+		s = &slot{}
+		f.slots[k.uid] = s
+	}
+	grace := time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second
+	at := f.reg.Clock().Add(min(f.opts.Stop, grace))
+	if s.stopAt.IsZero() || at.Before(s.stopAt) {
+		s.stopAt = at
+	}
+	if !f.soon(k, s.stopAt) {
+		return nil
+	}
+	return f.remove(pod)
+}
+
+// remove is the kubelet's last word: the pod object goes.
+func (f *Fleet) remove(pod *corev1.Pod) error {
+	_, _, err := f.reg.Delete(registry.Pods, pod.Namespace, pod.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: ptr.To[int64](0), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
+	})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
