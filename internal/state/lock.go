@@ -1,11 +1,14 @@
 package state
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/gofrs/flock"
 )
@@ -30,15 +33,26 @@ func lockJournal(path string) (*flock.Flock, error) {
 		}
 	}
 	lock := flock.New(lockPath(path), flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o600))
-	ok, err := lock.TryLock()
-	if err != nil {
+	// Holder takes a shared lock for a moment; only what stays locked is held.
+	patient, cancel := context.WithTimeout(context.Background(), lockPatience)
+	defer cancel()
+	ok, err := lock.TryLockContext(patient, lockPatience/10)
+	switch {
+	case err != nil && !errors.Is(err, context.DeadlineExceeded):
 		return nil, unwritable(path, err)
-	}
-	if !ok {
+	case !ok:
 		return nil, &ErrLocked{Path: path, Holder: holder(path)}
+	}
+	// Until Who is known the number of the process has to do; and nobody before it.
+	if err := sign(path, Who{PID: os.Getpid()}); err != nil {
+		_ = lock.Unlock() // the first error is the one to tell
+		return nil, unwritable(path, err)
 	}
 	return lock, nil
 }
+
+// lockPatience is how long a lock is tried before it counts as held.
+const lockPatience = 200 * time.Millisecond
 
 // unwritable wraps what the file system said about the folder of the journal.
 func unwritable(path string, err error) error {

@@ -157,7 +157,7 @@ type ClusterView struct {
 // Share is the traffic of the two clusters on one traffic target.
 type Share struct {
 	// Target is the id of the traffic target: route53/api.shop.example.com,
-	// alb/shop (listener) or alb/shop/rule-….
+	// alb/shop/f2f7dc8efc522ab2 (a listener) or alb/shop/rule-9683b2d02a6cabee.
 	Target string `json:"target"`
 	// Blue and Green are weights as the API states them.
 	Blue  int `json:"blue"`

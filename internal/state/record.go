@@ -8,7 +8,7 @@ import (
 // RecordKind says what a journal record tells.
 type RecordKind string
 
-// The kinds of records. KindRun of a journal is always its first record.
+// The kinds of records. A RecordPlan is always the first of a journal, and only that.
 const (
 	// RecordPlan is the first record: the plan that this run walks.
 	RecordPlan RecordKind = "plan"
