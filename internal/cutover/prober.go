@@ -16,7 +16,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/miekg/dns"
 	"k8s.io/utils/clock"
 )
 
@@ -97,6 +96,7 @@ func (p *httpProber) Probe(ctx context.Context, s Probe) (ProbeResult, error) {
 	if u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
 		return ProbeResult{}, fmt.Errorf("probe: %q is not an http or https URL with a host", s.URL)
 	}
+	asker := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	t := &tally{most: s.MostBad, enough: func() { cancel(errEnough) }, kinds: map[string]int{}}
@@ -121,7 +121,10 @@ func (p *httpProber) Probe(ctx context.Context, s Probe) (ProbeResult, error) {
 		return true
 	})
 	wg.Wait()
-	if errors.Is(context.Cause(ctx), errEnough) {
+	if asker.Err() != nil {
+		return t.result(), context.Cause(asker)
+	}
+	if errors.Is(err, errEnough) {
 		err = nil
 	}
 	return t.result(), err
@@ -257,6 +260,7 @@ func classify(err error) string {
 	var record tls.RecordHeaderError
 	var alert tls.AlertError
 	var netErr net.Error
+	var op *net.OpError
 	switch {
 	case errors.As(err, &dnsErr), errors.Is(err, errNoAnswer):
 		return "dns"
@@ -266,7 +270,8 @@ func classify(err error) string {
 		return "refused"
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return "reset"
-	case errors.As(err, &certErr), errors.As(err, &record), errors.As(err, &alert):
+	case errors.As(err, &certErr), errors.As(err, &record), errors.As(err, &alert),
+		errors.As(err, &op) && op.Op == "remote error": // a TLS alert of the server
 		return "tls"
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &netErr) && netErr.Timeout():
 		return "timeout"
@@ -276,112 +281,4 @@ func classify(err error) string {
 		return "unreachable"
 	}
 	return "error"
-}
-
-// dialer connects for one sample.
-type dialer struct {
-	resolver string
-	// turn is the number of the sample: it goes through values and addresses in turn.
-	turn int
-}
-
-// turns connects to the value whose turn it is. A value whose address family is not
-// reachable from here (IPv6 on a host without) gives its turn to the next.
-func (d dialer) turns(ctx context.Context, values []string, port string) (net.Conn, error) {
-	var last error
-	for k := range values {
-		conn, err := d.one(ctx, values[(d.turn+k)%len(values)], port)
-		if !errors.Is(err, errUnreachable) {
-			return conn, err
-		}
-		last = err
-	}
-	return nil, last
-}
-
-// one resolves a name anew and connects to one of its addresses.
-func (d dialer) one(ctx context.Context, host, port string) (net.Conn, error) {
-	addrs := []string{host}
-	if net.ParseIP(host) == nil {
-		var err error
-		if addrs, err = d.resolve(ctx, host); err != nil {
-			return nil, err
-		}
-	}
-	var last error
-	for k := range addrs {
-		addr := addrs[(d.turn+k)%len(addrs)]
-		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(addr, port))
-		if err == nil {
-			return conn, nil
-		}
-		if !familyMissing(addr, err) {
-			return nil, err
-		}
-		last = fmt.Errorf("%w: %w", errUnreachable, err)
-	}
-	return nil, last
-}
-
-// familyMissing tells whether an IPv6 address failed because this host has no way to
-// IPv6 at all.
-func familyMissing(addr string, err error) bool {
-	ip := net.ParseIP(addr)
-	if ip == nil || ip.To4() != nil {
-		return false
-	}
-	return errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT)
-}
-
-// errNoAnswer says that the resolver had no address for a name.
-var errNoAnswer = errors.New("no address")
-
-// resolve asks for the addresses of a name; nothing is cached.
-func (d dialer) resolve(ctx context.Context, host string) ([]string, error) {
-	if d.resolver == "" {
-		return (&net.Resolver{PreferGo: true}).LookupHost(ctx, host)
-	}
-	var out []string
-	var failed error
-	for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
-		addrs, err := d.ask(ctx, host, qtype)
-		if err != nil {
-			failed = err
-			continue
-		}
-		out = append(out, addrs...)
-	}
-	if len(out) > 0 {
-		return out, nil
-	}
-	if failed != nil {
-		return nil, failed
-	}
-	return nil, fmt.Errorf("%w for %s at %s", errNoAnswer, host, d.resolver)
-}
-
-// ask makes one query, over TCP again when the answer did not fit.
-func (d dialer) ask(ctx context.Context, host string, qtype uint16) ([]string, error) {
-	q := new(dns.Msg)
-	q.SetQuestion(dns.Fqdn(host), qtype)
-	in, _, err := (&dns.Client{}).ExchangeContext(ctx, q, d.resolver)
-	if err == nil && in.Truncated {
-		in, _, err = (&dns.Client{Net: "tcp"}).ExchangeContext(ctx, q, d.resolver)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errNoAnswer, err)
-	}
-	if in.Rcode != dns.RcodeSuccess {
-		return nil, fmt.Errorf("%w: %s says %s", errNoAnswer, d.resolver, dns.RcodeToString[in.Rcode])
-	}
-	var out []string
-	for _, rr := range in.Answer {
-		switch rr := rr.(type) {
-		case *dns.A:
-			out = append(out, rr.A.String())
-		case *dns.AAAA:
-			out = append(out, rr.AAAA.String())
-		}
-	}
-	return out, nil
 }
