@@ -223,7 +223,7 @@ func TestCrash(t *testing.T) {
 		all := j.Records("")
 		survives := d.synced + rapid.Int64Range(0, d.size-d.synced).Draw(t, "survives")
 		// Close would sync; a crash only drops the lock.
-		if err := errors.Join(d.File.Close(), j.lock.Unlock(), os.Truncate(path, survives)); err != nil {
+		if err := errors.Join(d.Close(), j.lock.Unlock(), os.Truncate(path, survives)); err != nil {
 			t.Fatal(err)
 		}
 		again, _, err := Open(path, testClock())
