@@ -6,13 +6,12 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"unicode"
 
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/credentials/ssocreds"
 	r53types "github.com/aws/aws-sdk-go-v2/service/route53/types"
 	"github.com/aws/smithy-go"
-
-	"github.com/eksbg/eksbg/internal/state"
 )
 
 // expiredCodes are the error codes of credentials whose time is over. REST-JSON
@@ -156,14 +155,28 @@ func Message(err error) string {
 	}
 	var batch *r53types.InvalidChangeBatch
 	if errors.As(err, &batch) && len(batch.Messages) > 0 {
-		return state.Clean(strings.Join(batch.Messages, "; "))
+		return clean(strings.Join(batch.Messages, "; "))
 	}
 	var api smithy.APIError
 	if errors.As(err, &api) {
-		if m := state.Clean(api.ErrorMessage()); m != "" {
+		if m := clean(api.ErrorMessage()); m != "" {
 			return m
 		}
 		return api.ErrorCode()
 	}
-	return state.Clean(err.Error())
+	return clean(err.Error())
+}
+
+// clean strips control and format characters, as state.Clean does; this package
+// stands on nothing of eksbg.
+func clean(s string) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t' || r == '\r':
+			return ' '
+		case unicode.IsControl(r) || unicode.Is(unicode.Cf, r):
+			return -1
+		}
+		return r
+	}, s))
 }

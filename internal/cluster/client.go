@@ -88,6 +88,8 @@ func Open(ctx context.Context, opt Options) (*Client, error) {
 		UserAgent: "eksbg",
 		QPS:       requestRate,
 		Burst:     requestBurst,
+		// Warnings of the API server would go to stderr, past whoever renders the run.
+		WarningHandler: rest.NoWarnings{},
 		ContentConfig: rest.ContentConfig{
 			ContentType:        runtime.ContentTypeProtobuf,
 			AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON,

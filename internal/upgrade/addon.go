@@ -2,6 +2,8 @@ package upgrade
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"time"
@@ -140,6 +142,7 @@ func (r *raise) begin(ctx context.Context, a *ekstypes.Addon, last *attempt) err
 		return r.gone()
 	}
 	detail := next(last, r.spec.From, r.spec.To)
+	detail.Configuration = configurationOf(a)
 	seq, err := r.rec.Intent(callUpdateAddon, r.upd.object(), detail, nil)
 	if err != nil {
 		return fmt.Errorf("write down the intent to raise %s: %w", r.upd.object(), err)
@@ -240,6 +243,9 @@ func (r *raise) waitFor(ctx context.Context, u *ekstypes.Update, why string) err
 	if r.busy.IsZero() {
 		r.busy = r.d.Clock.Now()
 	}
+	if err := r.upd.noteBusy(r.rec, u); err != nil {
+		return err
+	}
 	return r.upd.waitOut(ctx, r.rec, r.busy, u, why)
 }
 
@@ -294,7 +300,7 @@ func (r *raise) settle(ctx context.Context, last *attempt) error {
 		}
 		at := fmt.Sprintf("add-on is %s at %s", a.Status, awssdk.ToString(a.AddonVersion))
 		if r.there(a) && a.Status == ekstypes.AddonStatusActive {
-			return r.closeAttempt(last, at)
+			return r.closeAttempt(last, a, at)
 		}
 		if waited := r.d.Clock.Since(began); waited >= r.d.AddonPatience {
 			return fmt.Errorf("%s: %s for %s%s; mend what its health says, then run the same command again",
@@ -307,12 +313,31 @@ func (r *raise) settle(ctx context.Context, last *attempt) error {
 	}
 }
 
-func (r *raise) closeAttempt(last *attempt, text string) error {
-	switch {
-	case last == nil || last.closed:
+// closeAttempt records the end of an attempt, and warns when the update did not keep
+// the configuration: CoreDNS without computeType Fargate stays Pending on a cluster
+// without nodes (eksctl-io/eksctl#2268).
+func (r *raise) closeAttempt(last *attempt, a *ekstypes.Addon, text string) error {
+	if last == nil || last.closed {
 		return nil
-	case last.updateID == "":
+	}
+	if last.Configuration != configurationOf(a) {
+		warning := fmt.Sprintf("the configuration values of %s are not those from before its update; compare them (`aws eks describe-addon`)", r.upd.object())
+		if err := r.rec.Record(state.Record{Kind: state.RecordWarning, Text: warning}); err != nil {
+			return fmt.Errorf("write down a warning about %s: %w", r.upd.object(), err)
+		}
+	}
+	if last.updateID == "" {
 		return r.outcome(last.seq, state.Found, text, "")
 	}
 	return r.outcome(last.seq, state.Succeeded, text, last.updateID)
+}
+
+// configurationOf digests the configuration values, which are not for the journal.
+func configurationOf(a *ekstypes.Addon) string {
+	values := awssdk.ToString(a.ConfigurationValues)
+	if values == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(values))
+	return hex.EncodeToString(sum[:8])
 }

@@ -75,6 +75,26 @@ func TestAddon(t *testing.T) {
 	}
 }
 
+func TestAddonConfigurationIsWatched(t *testing.T) {
+	for name, lost := range map[string]bool{"kept": false, "lost": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newAddonWorld()
+			w.j.onWait = func(string) {
+				if lost {
+					w.addon.ConfigurationValues = nil
+				}
+			}
+			if err := w.raise().Act(bg, w.j); err != nil {
+				t.Fatal(err)
+			}
+			warned := slices.ContainsFunc(w.j.records, func(r state.Record) bool { return r.Kind == state.RecordWarning })
+			if warned != lost {
+				t.Errorf("warned: %v", warned)
+			}
+		})
+	}
+}
+
 func TestAddonObserve(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*world)
@@ -153,13 +173,25 @@ func TestBusyAddon(t *testing.T) {
 		}
 		w.wantStory(t, "note")
 	})
+	t.Run("an update of the cluster is waited for", func(t *testing.T) {
+		w := newAddonWorld()
+		u := w.start("VersionUpdate", "1.32", 5*time.Minute, "Successful")
+		w.refusals = []error{busy("VersionUpdate", u.id)}
+		if err := w.raise().Act(bg, w.j); err != nil {
+			t.Fatal(err)
+		}
+		w.wantStory(t, "intent 1", "rejected", "note", "intent 2", "accepted u-0000002", "succeeded u-0000002")
+		if !slices.ContainsFunc(w.j.waits, func(s string) bool { return strings.Contains(s, u.id+" (VersionUpdate to 1.32)") }) {
+			t.Errorf("waits %q", w.j.waits)
+		}
+	})
 	t.Run("another one is waited for", func(t *testing.T) {
 		w := newAddonWorld()
 		w.start("AddonUpdate", "v1.31.9-eksbuild.1", time.Minute, "Successful")
 		if err := w.raise().Act(bg, w.j); err != nil {
 			t.Fatal(err)
 		}
-		w.wantStory(t, "intent 1", "accepted u-0000002", "succeeded u-0000002")
+		w.wantStory(t, "note", "intent 1", "accepted u-0000002", "succeeded u-0000002")
 		if !slices.ContainsFunc(w.j.waits, func(s string) bool { return strings.Contains(s, "u-0000001 (AddonUpdate to v1.31.9-eksbuild.1)") }) {
 			t.Errorf("waits %q", w.j.waits)
 		}

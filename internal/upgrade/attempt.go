@@ -24,6 +24,8 @@ type attemptDetail struct {
 	To    string `json:"to"`
 	// Attempt counts the attempts of the step from 1.
 	Attempt int `json:"attempt"`
+	// Configuration digests the configuration values of an add-on before its raise.
+	Configuration string `json:"configuration,omitempty"`
 }
 
 // updateDetail is what an outcome keeps: the update that the attempt started.

@@ -163,6 +163,9 @@ func (h *hop) waitFor(ctx context.Context, u *ekstypes.Update, why string) error
 	if h.busy.IsZero() {
 		h.busy = h.d.Clock.Now()
 	}
+	if err := h.upd.noteBusy(h.rec, u); err != nil {
+		return err
+	}
 	return h.upd.waitOut(ctx, h.rec, h.busy, u, why)
 }
 

@@ -52,9 +52,14 @@ func (u *updates) object() string {
 
 // get describes one update; nil when EKS does not know it.
 func (u *updates) get(ctx context.Context, id string) (*ekstypes.Update, error) {
+	return u.lookup(ctx, id, u.addon)
+}
+
+// lookup describes an update of the cluster itself or of the add-on named.
+func (u *updates) lookup(ctx context.Context, id, addon string) (*ekstypes.Update, error) {
 	in := &eks.DescribeUpdateInput{Name: &u.d.Cluster, UpdateId: &id}
-	if u.addon != "" {
-		in.AddonName = &u.addon
+	if addon != "" {
+		in.AddonName = &addon
 	}
 	out, err := u.d.EKS.DescribeUpdate(ctx, in)
 	if err != nil {
@@ -128,6 +133,10 @@ var busyID = regexp.MustCompile(`update ([0-9A-Za-z-]{8,64}) in progress`)
 func (u *updates) running(ctx context.Context, message string) (*ekstypes.Update, error) {
 	if m := busyID.FindStringSubmatch(message); m != nil {
 		one, err := u.get(ctx, m[1])
+		if err == nil && one == nil && u.addon != "" {
+			// The cluster itself may be what is busy.
+			one, err = u.lookup(ctx, m[1], "")
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -272,6 +281,18 @@ func (u *updates) watch(ctx context.Context, rec state.Recorder, id string, e st
 	}
 }
 
+// noteBusy keeps in the journal whose update was waited for.
+func (u *updates) noteBusy(rec state.Recorder, one *ekstypes.Update) error {
+	if one == nil {
+		return nil
+	}
+	text := fmt.Sprintf("update %s keeps %s busy and is not this run's; it is waited for", describe(one), u.object())
+	if err := rec.Record(state.Record{Kind: state.RecordNote, Text: state.Clean(text)}); err != nil {
+		return fmt.Errorf("write down what keeps %s busy: %w", u.object(), err)
+	}
+	return nil
+}
+
 // waitOut waits for what keeps the object busy: for the update one to end if it is
 // known, else for one poll, since only another try tells. since is when it began to
 // be in the way; after the deps' BusyPatience the run stops, resumable, for the
@@ -295,7 +316,11 @@ func (u *updates) waitOut(ctx context.Context, rec state.Recorder, since time.Ti
 		if !known {
 			return nil
 		}
-		next, err := u.get(ctx, awssdk.ToString(one.Id))
+		addon := u.addon
+		if one.Type != ekstypes.UpdateTypeAddonUpdate {
+			addon = ""
+		}
+		next, err := u.lookup(ctx, awssdk.ToString(one.Id), addon)
 		if err != nil {
 			return err
 		}
