@@ -57,6 +57,10 @@ func (s *Stage) advance(ctx context.Context, rec state.Recorder, sc *scene) erro
 	if err != nil {
 		return err
 	}
+	if who != "" && s.backAlready(sc, r) {
+		// A stop all the same, and one that asks for a new approval (semantics 16).
+		return s.isBack(s.tolerant(rec), r, &retreat{why: backByOthers, code: state.ExitPutBack})
+	}
 	if who != "" {
 		return &state.Stop{Code: state.ExitBlocked, Why: "somebody else changed the weights: " + who, Cure: s.foreignCure(sc, r)}
 	}

@@ -146,11 +146,7 @@ func (s *Stage) wantBack(sc *scene) want {
 func (s *Stage) report(ctx context.Context, rec state.Recorder, sc *scene, why *retreat, failed map[mover]error) error {
 	r, err := s.look(ctx, sc)
 	if err == nil && len(failed) == 0 {
-		back := true
-		for _, now := range r.shares {
-			back = back && sameProportion(now, sc.start[now.Target])
-		}
-		if back {
+		if s.backAlready(sc, r) {
 			return s.isBack(rec, r, why)
 		}
 	}

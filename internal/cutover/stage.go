@@ -200,6 +200,9 @@ func (s *Stage) Observe(ctx context.Context) (state.Observation, error) {
 	if err != nil {
 		return blockedOr(err)
 	}
+	if who != "" && s.backAlready(sc, r) {
+		return state.Observation{Status: state.Ready, Reason: backByOthers}, nil
+	}
 	if who != "" {
 		return state.Observation{Status: state.Blocked, Reason: "somebody else changed the weights: " + who, Cure: s.foreignCure(sc, r)}, nil
 	}
@@ -211,6 +214,20 @@ func (s *Stage) Observe(ctx context.Context) (state.Observation, error) {
 		return state.Observation{Status: state.Ready, Reason: now + ", not watched to the end yet"}, nil
 	}
 	return state.Observation{Status: state.Ready, Reason: now}, nil
+}
+
+// backByOthers says that the traffic is where it was before the run although the journal
+// does not know how: put back by hand, or while the journal could not be written.
+const backByOthers = "the traffic was put back to where it was before the run, and the journal does not hold by whom"
+
+// backAlready tells whether every target has the weights from before the run.
+func (s *Stage) backAlready(sc *scene, r *reading) bool {
+	for _, now := range r.shares {
+		if !sameProportion(now, sc.start[now.Target]) {
+			return false
+		}
+	}
+	return true
 }
 
 // blockedOr turns a deliberate block into an observation.
