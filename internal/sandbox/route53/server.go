@@ -51,10 +51,11 @@ func (s *Service) Classify(r *http.Request, body []byte) wire.Call {
 	return wire.Call{Name: "route53:" + name, Object: id, Changing: name == "ChangeResourceRecordSets"}
 }
 
-// WriteFault implements wire.Service; an InvalidChangeBatch takes its own form.
+// WriteFault implements wire.Service; an InvalidChangeBatch takes the form that the
+// API reference has for it.
 func (s *Service) WriteFault(w http.ResponseWriter, r *http.Request, f wire.Fault) {
 	if f.Error == "InvalidChangeBatch" {
-		writeError(w, &invalidBatch{[]string{f.Message}})
+		write(w, http.StatusBadRequest, documentedBatchResponse{Xmlns: xmlns, Messages: []string{f.Message}, RequestID: uuid.NewString()})
 		return
 	}
 	writeError(w, wire.QueryFault(f))
@@ -62,7 +63,10 @@ func (s *Service) WriteFault(w http.ResponseWriter, r *http.Request, f wire.Faul
 
 func writeError(w http.ResponseWriter, err error) {
 	if batch, ok := errors.AsType[*invalidBatch](err); ok {
-		write(w, http.StatusBadRequest, invalidBatchResponse{Xmlns: xmlns, Messages: batch.messages, RequestID: uuid.NewString()})
+		out := invalidBatchResponse{Xmlns: xmlns, RequestID: uuid.NewString()}
+		out.Error.Type, out.Error.Code, out.Error.Messages = "Sender", "InvalidChangeBatch", batch.messages
+		out.Error.Message = "[" + strings.Join(batch.messages, ", ") + "]"
+		write(w, http.StatusBadRequest, out)
 		return
 	}
 	wire.WriteXMLError(w, xmlns, wire.AsAPIError(err))

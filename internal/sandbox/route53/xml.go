@@ -151,7 +151,25 @@ type getZoneResponse struct {
 	NameServers []string `xml:"DelegationSet>NameServers>NameServer,omitempty"`
 }
 
+// invalidBatchResponse is how Route 53 answers a batch that it refuses: the texts in
+// brackets in the message, as clients print it
+// (https://github.com/boto/boto/issues/2887 and many after it), and one by one in the
+// member that the API's model has for them.
 type invalidBatchResponse struct {
+	XMLName xml.Name `xml:"ErrorResponse"`
+	Xmlns   string   `xml:"xmlns,attr"`
+	Error   struct {
+		Type     string   `xml:"Type"`
+		Code     string   `xml:"Code"`
+		Message  string   `xml:"Message"`
+		Messages []string `xml:"Messages>Message"`
+	} `xml:"Error"`
+	RequestID string `xml:"RequestId"`
+}
+
+// documentedBatchResponse is the form of the same error in the API reference, which
+// the SDK knows too. Faults answer in it, so that both forms are met.
+type documentedBatchResponse struct {
 	XMLName   xml.Name `xml:"InvalidChangeBatch"`
 	Xmlns     string   `xml:"xmlns,attr"`
 	Messages  []string `xml:"Messages>Message"`
