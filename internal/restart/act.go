@@ -136,19 +136,21 @@ func (c *campaign) rollouts(l *look) []*rollout {
 // sync waits until the watches show the whole cluster.
 func (c *campaign) sync(ctx context.Context) error {
 	begin := c.Clock.Now()
-	for !c.mirror.synced() {
-		text, fatal := c.mirror.trouble()
-		switch {
-		case fatal != nil:
-			return fatal
-		case c.Clock.Since(begin) >= c.Timeout:
-			return &state.Stop{Code: state.ExitResumable, Why: fmt.Sprintf("the watches did not show the cluster within %s; %s", c.Timeout, text),
-				Cure: "check that the API server can be reached and that you may list and watch pods, nodes and workloads;\nthen run the same command again"}
-		case text != "":
-			c.rec.Waiting(text)
-		}
-		if err := c.pauseFor(ctx, c.mirror.ready(), c.Clock.Now().Add(c.Heartbeat)); err != nil {
-			return err
+	for _, informer := range c.mirror.informers() {
+		for !informer.HasSynced() {
+			text, fatal := c.mirror.trouble()
+			switch {
+			case fatal != nil:
+				return fatal
+			case c.Clock.Since(begin) >= c.Timeout:
+				return &state.Stop{Code: state.ExitResumable, Why: fmt.Sprintf("the watches did not show the cluster within %s; %s", c.Timeout, text),
+					Cure: "check that the API server can be reached and that you may list and watch pods, nodes and workloads;\nthen run the same command again"}
+			case text != "":
+				c.rec.Waiting(text)
+			}
+			if err := c.pauseFor(ctx, informer.HasSyncedChecker().Done(), c.Clock.Now().Add(c.Heartbeat)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

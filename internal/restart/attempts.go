@@ -53,7 +53,7 @@ func attempts(records []state.Record) (map[string]attempt, map[int]string) {
 				continue
 			}
 			owner[r.Seq], before[r.Seq] = d.Owner, last[d.Owner]
-			last[d.Owner] = attempt{Seq: r.Seq, Number: d.Attempt, Stamp: d.Stamp, Open: true}
+			last[d.Owner] = attempt{Seq: r.Seq, Number: d.Attempt, Stamp: d.Stamp, Open: true, landed: landed{UID: d.UID}}
 			if s, ok := stamps[d.Attempt]; !ok || newer(s, d.Stamp) {
 				stamps[d.Attempt] = d.Stamp
 			}

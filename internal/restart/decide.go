@@ -228,7 +228,7 @@ func decide(v view, a attempt, first string) verdict {
 	case !v.Found || v.Desired == 0 || len(v.standing()) == 0:
 		return verdict{act: actWait}
 	case !v.complete() && ours && newer(v.Stamp, a.Stamp),
-		!v.complete() && !ours && first != "" && v.Stamp != "" && !newer(first, v.Stamp):
+		!v.complete() && !ours && touched(first, v.Stamp):
 		return verdict{act: actForeign, text: "restarted by somebody else at " + state.Clean(v.Stamp)}
 	case !v.complete() && ours:
 		return verdict{act: actWait}
@@ -239,6 +239,10 @@ func decide(v view, a attempt, first string) verdict {
 	}
 	return verdict{act: actRestart}
 }
+
+// touched tells whether somebody has restarted a workload since the hop began: its
+// live stamp is not older than the one that the hop uses.
+func touched(first, live string) bool { return first != "" && live != "" && !newer(first, live) }
 
 // decideOpen settles an intent that has no outcome: the patch has landed, or it has
 // not and is sent again with the same value, or it is no longer needed.
@@ -264,4 +268,3 @@ func exhausted(a attempt, live string) string {
 	}
 	return s
 }
-

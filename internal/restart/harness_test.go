@@ -4,13 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"runtime"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
-	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/clock"
 
 	"github.com/eksbg/eksbg/internal/state"
 )
@@ -19,7 +19,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var spec = state.StepSpec{ID: "green/restart/1", Phase: state.PhaseRestart, Kind: state.KindRestart, Side: state.Green, To: "1.33"}
 
-var start = time.Date(2026, 11, 30, 9, 0, 0, 0, time.UTC)
+// start is when the clock of every bubble begins.
+var start = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// bubble runs a test on a clock of its own, which goes on only when nothing moves.
+func bubble(t *testing.T, test func(t *testing.T, b *bench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newBench(t)) })
+}
 
 // memory is a journal of one step in memory.
 type memory struct {
@@ -107,18 +114,18 @@ func (m *memory) results(owner string) []state.Result {
 type bench struct {
 	*testing.T
 	*sim
-	clock   *clocktesting.FakeClock
+	clock   clock.Clock
 	journal *memory
 	deps    Deps
 }
 
 func newBench(t *testing.T) *bench {
-	clk := clocktesting.NewFakeClock(start)
+	clk := clock.RealClock{}
 	s := newSim()
 	t.Cleanup(s.close)
 	j := &memory{now: clk.Now}
 	return &bench{T: t, sim: s, clock: clk, journal: j, deps: Deps{Kubernetes: s.client, Inventory: s.inventory("1.33"), Clock: clk, History: j,
-		MaxParallel: 2, Timeout: 100000 * time.Hour}}
+		MaxParallel: 2, Timeout: time.Hour}}
 }
 
 func (b *bench) step() *Restart { return New(spec, b.deps) }
@@ -132,37 +139,25 @@ func (b *bench) observe() state.Observation {
 	return obs
 }
 
-// drive runs Act and lets time go on whenever the cluster stands still and the step
-// waits, until Act returns. The time goes in steps of a second.
+// drive runs Act to its end.
 func (b *bench) drive(ctx context.Context) error {
-	done := make(chan error, 1)
-	go func() { done <- b.step().Act(ctx, b.journal) }()
-	for {
-		select {
-		case err := <-done:
-			return err
-		default:
-			if b.idle() && b.clock.HasWaiters() {
-				b.clock.Step(time.Second)
-			}
-			runtime.Gosched()
-		}
-	}
+	b.expectWatches()
+	return b.step().Act(ctx, b.journal)
 }
 
-// held runs Act until the step waits and holds says so; it returns how to go on.
-func (b *bench) held(ctx context.Context, holds func() bool) (wait func() error) {
+// held runs Act until nothing moves any more and gives what it will return.
+func (b *bench) held(ctx context.Context) (end <-chan error) {
+	b.Helper()
+	b.expectWatches()
 	done := make(chan error, 1)
 	go func() { done <- b.step().Act(ctx, b.journal) }()
-	for !holds() || !b.clock.HasWaiters() {
-		select {
-		case err := <-done:
-			b.Fatalf("Act returned early: %v", err)
-		default:
-			runtime.Gosched()
-		}
+	synctest.Wait()
+	select {
+	case err := <-done:
+		b.Fatalf("Act returned early: %v", err)
+	default:
 	}
-	return func() error { return <-done }
+	return done
 }
 
 func (b *bench) restarts(owner string) []string {

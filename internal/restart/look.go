@@ -2,6 +2,7 @@ package restart
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -18,7 +19,8 @@ type look struct {
 	// roll are to be restarted, leaving are waited for, stuck block, skipped do not.
 	roll, leaving, stuck, skipped []Item
 	// hanging are workloads without a lagging pod that are not done all the same:
-	// restarted and not whole again yet, or all of their pods on no node.
+	// restarted and not whole again yet, all of their pods on no node, or restarted
+	// with nobody knowing what came of it.
 	hanging []Item
 }
 
@@ -51,7 +53,19 @@ func (r *Restart) look(inv *cluster.Inventory, last map[string]attempt) *look {
 	if !state.StepDone(r.History.Records(r.spec.ID), r.spec.ID) {
 		l.hanging = r.hanging(l, workloads, busy, last)
 	}
+	for _, name := range slices.Sorted(maps.Keys(last)) {
+		if _, skip := skipped(r.Skips, name, r.Clock.Now()); last[name].Open && !busy[name] && !skip {
+			l.hanging = append(l.hanging, Item{Owner: ownerNamed(name, last[name].UID), Method: None})
+		}
+	}
 	return l
+}
+
+// ownerNamed is the owner of a restart that the journal names as namespace/Kind/name.
+func ownerNamed(name, uid string) cluster.Owner {
+	ns, rest, _ := strings.Cut(name, "/")
+	kind, name, _ := strings.Cut(rest, "/")
+	return cluster.Owner{APIVersion: "apps/v1", Namespace: ns, Kind: kind, Name: name, UID: uid}
 }
 
 // hanging finds the workloads without a lagging pod that are not done. Once the step
@@ -77,7 +91,8 @@ func (r *Restart) hanging(l *look, workloads map[string]*cluster.Workload, busy 
 		}
 		all := len(pods[name])
 		if last[name].Number > 0 && (placed < all || !whole(w)) || last[name].Number == 0 && all > 0 && placed == 0 {
-			out = append(out, Item{Owner: w.Owner, Method: None, Reason: fmt.Sprintf("%d of %d pods on %s", placed, all, l.minor)})
+			busy[name] = true
+			out = append(out, Item{Owner: w.Owner, Method: None})
 		}
 	}
 	rank := ranks(r.Order)

@@ -42,7 +42,8 @@ type mirror struct {
 	fatal     error
 }
 
-// openMirror starts the watches; synced tells when they show the whole cluster.
+// openMirror starts the watches; they show the whole cluster once all of informers
+// have synced.
 // The caller closes the mirror.
 func openMirror(ctx context.Context, client kubernetes.Interface) (*mirror, error) {
 	m := &mirror{factory: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(slim)),
@@ -119,16 +120,6 @@ func (m *mirror) trouble() (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.complaint, m.fatal
-}
-
-// synced tells whether every first list is in.
-func (m *mirror) synced() bool {
-	for _, i := range m.informers() {
-		if !i.HasSynced() {
-			return false
-		}
-	}
-	return true
 }
 
 // view gives one workload with its pods, and those of the given pods that are still
@@ -286,15 +277,4 @@ func (m *mirror) count(minor string) (all, at int) {
 
 func finished(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-}
-
-// ready is closed when the first list of the first informer that is not synced yet
-// is in; nil when all are.
-func (m *mirror) ready() <-chan struct{} {
-	for _, i := range m.informers() {
-		if !i.HasSynced() {
-			return i.HasSyncedChecker().Done()
-		}
-	}
-	return nil
 }

@@ -46,11 +46,11 @@ type sim struct {
 	stop   context.CancelFunc
 	wg     sync.WaitGroup
 
-	mu      sync.Mutex
-	cond    *sync.Cond
-	serial  int
-	watches int
-	moving  int
+	mu     sync.Mutex
+	cond   *sync.Cond
+	serial int
+	// watches were begun, wanted have to be before anything rolls.
+	watches, wanted int
 	// stamps are the values patched, in order, by owner.
 	stamps map[string][]string
 	order  []string
@@ -237,7 +237,6 @@ func (s *sim) restart(owner string, obj runtime.Object, stamp string) {
 	if s.rolling["kube-system/Deployment/coredns"] {
 		s.beside = append(s.beside, slices.Sorted(maps.Keys(s.rolling))...)
 	}
-	s.moving++
 	number, gate := len(s.stamps[owner]), s.gate[owner]
 	s.mu.Unlock()
 	switch o := obj.(type) {
@@ -250,11 +249,18 @@ func (s *sim) restart(owner string, obj runtime.Object, stamp string) {
 	}
 }
 
+// expectWatches holds everything until one more step watches.
+func (s *sim) expectWatches() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wanted = s.watches + 5
+}
+
 // roll runs one rollout once all watches stand, for the fake clientset forgets
 // deletions between a list and its watch.
 func (s *sim) roll(owner string, gate chan struct{}, do func()) {
 	s.mu.Lock()
-	for s.watches < 5 && s.ctx.Err() == nil {
+	for s.watches < s.wanted && s.ctx.Err() == nil {
 		s.cond.Wait()
 	}
 	s.mu.Unlock()
@@ -267,16 +273,6 @@ func (s *sim) roll(owner string, gate chan struct{}, do func()) {
 	if s.ctx.Err() == nil {
 		do()
 	}
-	s.mu.Lock()
-	s.moving--
-	s.mu.Unlock()
-}
-
-// idle tells whether nothing moves in the cluster.
-func (s *sim) idle() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.moving == 0
 }
 
 func (s *sim) settled(owner string) {

@@ -10,9 +10,12 @@ import (
 	"github.com/eksbg/eksbg/internal/state"
 )
 
-// tick is the shortest time between two lines of progress, and between two looks at
-// the whole cluster.
-const tick = time.Second
+// tick is the shortest time between two lines of progress, confirmEvery that between
+// two looks at the whole cluster for the sake of one workload.
+const (
+	tick         = time.Second
+	confirmEvery = 3 * time.Second
+)
 
 // wave works on the rollouts until all of them are done, MaxParallel at a time and
 // CoreDNS alone first. Everything happens in this goroutine, woken by the watches.
@@ -106,16 +109,20 @@ func (c *campaign) advance(ctx context.Context, ro *rollout, todo []*rollout) er
 		case actResend:
 			return c.send(ctx, ro, a)
 		case actExhausted:
-			if sure, err := c.confirm(ctx, ro); err != nil || !sure {
+			if sure, err := c.confirm(ctx, ro); err != nil {
 				return err
+			} else if !sure {
+				return c.watchOver(ro, todo)
 			}
 			return c.stop(ro, todo, state.ExitBlocked, d.text,
 				"see which nodes its pods get (kubectl get pods -o wide) and whether a controller reverts the annotation;\n"+
 					"restart it by hand or name it under restart.skip in the plan file, then run the same command again")
 		case actRestart:
-			if a.Number > 0 {
-				if sure, err := c.confirm(ctx, ro); err != nil || !sure {
+			if a.Number > 0 || touched(c.stamps[1], ro.view.Stamp) {
+				if sure, err := c.confirm(ctx, ro); err != nil {
 					return err
+				} else if !sure {
+					return c.watchOver(ro, todo)
 				}
 			}
 			return c.restart(ctx, ro, a)
@@ -136,13 +143,15 @@ func (c *campaign) finish(ro *rollout, a attempt) error {
 	if a.Seq == 0 || ro.view.Found && ro.view.Stamp != a.Stamp {
 		return nil // not restarted by us, or not by us in the end
 	}
-	text := fmt.Sprintf("%s on %s", plural(ro.view.current(), "pod"), c.minor)
+	result, text := state.Succeeded, fmt.Sprintf("%s on %s", plural(ro.view.current(), "pod"), c.minor)
 	if !ro.view.Found {
-		text = "deleted meanwhile"
+		result, text = state.Unknown, "deleted meanwhile"
 	}
-	if err := c.rec.Outcome(a.Seq, state.Succeeded, text, a.landed); err != nil {
+	if err := c.rec.Outcome(a.Seq, result, text, a.landed); err != nil {
 		return fmt.Errorf("record that %s is restarted: %w", ro.owner, err)
 	}
+	a.Open = false
+	c.last[ro.owner.String()] = a
 	c.moved = true
 	return nil
 }
@@ -220,7 +229,7 @@ func (c *campaign) stop(ro *rollout, todo []*rollout, code state.Exit, why, cure
 // not leave: a watch may be behind, and a restart too many is an outage too many.
 func (c *campaign) confirm(ctx context.Context, ro *rollout) (bool, error) {
 	now := c.Clock.Now()
-	if !ro.confirmed.IsZero() && now.Sub(ro.confirmed) < tick {
+	if !ro.confirmed.IsZero() && now.Sub(ro.confirmed) < confirmEvery {
 		return false, nil
 	}
 	ro.confirmed = now
@@ -256,8 +265,8 @@ func (c *campaign) due(ro *rollout) time.Time {
 	if !ro.troubled.IsZero() {
 		t = earlier(t, ro.troubled.Add(c.Grace))
 	}
-	if !ro.confirmed.IsZero() && ro.confirmed.Add(tick).After(c.Clock.Now()) {
-		t = earlier(t, ro.confirmed.Add(tick))
+	if !ro.confirmed.IsZero() && ro.confirmed.Add(confirmEvery).After(c.Clock.Now()) {
+		t = earlier(t, ro.confirmed.Add(confirmEvery))
 	}
 	return t
 }
