@@ -1,0 +1,355 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/eksbg/eksbg/internal/plan"
+	"github.com/eksbg/eksbg/internal/planfile"
+	"github.com/eksbg/eksbg/internal/run"
+	"github.com/eksbg/eksbg/internal/state"
+	"github.com/eksbg/eksbg/internal/ui/text"
+	"github.com/eksbg/eksbg/internal/ui/view"
+)
+
+type applyOptions struct {
+	streams
+	path    string
+	state   string
+	active  string
+	output  string
+	until   string
+	approve []string
+	yes     bool
+	timeout time.Duration
+}
+
+func newApplyCommand(s streams, runF func(context.Context, *applyOptions) error) *cobra.Command {
+	o := &applyOptions{streams: s}
+	cmd := &cobra.Command{
+		Use:   "apply FILE",
+		Short: "Run the plan of a plan file or a saved plan, or go on with a run",
+		Long: "Plans, asks, runs. FILE is a plan file or a plan that `eksbg plan --out` saved.\n" +
+			"When a run is open it goes on where that stands: the world is looked at again and\n" +
+			"only what is not done is done.",
+		Example: "  eksbg apply plans/shop-hot.yaml\n  eksbg apply plans/shop-hot.yaml --yes --approve cutover",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.path = args[0]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return runApply(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&o.yes, "yes", false, "start the run without asking; approves nothing else")
+	f.StringArrayVar(&o.approve, "approve", nil, "approve a `PHASE` (upgrade, restart, restart-live, capacity, cutover)")
+	f.StringVar(&o.until, "until", "", "stop after the step with this `ID`")
+	f.DurationVar(&o.timeout, "timeout", 0, "stop, resumable, after this long (0: never)")
+	f.StringVar(&o.active, "active", "", "which side serves the traffic, where the weights do not say (blue or green)")
+	f.StringVar(&o.state, "state", "", "the journal `FILE` (default .eksbg/NAME.journal beside the plan file)")
+	f.StringVarP(&o.output, "output", "o", "text", "text or json")
+	return cmd
+}
+
+// applied is what a run needs beside its steps.
+type applied struct {
+	o       *applyOptions
+	file    *planfile.File
+	saved   *state.Plan
+	sum     string
+	journal *state.Journal
+	session *session
+	path    string // of the journal
+}
+
+func runApply(ctx context.Context, o *applyOptions) error {
+	a := &applied{o: o}
+	doc := &document{command: "apply"}
+	err := a.run(ctx)
+	if o.output != "json" {
+		return err
+	}
+	return doc.write(o.streams, a.journalRecords(), a.path, err)
+}
+
+func (a *applied) journalRecords() []state.Record {
+	if a.journal == nil {
+		return nil
+	}
+	return a.journal.Records("")
+}
+
+func (a *applied) run(ctx context.Context) (err error) {
+	if err := a.load(); err != nil {
+		return err
+	}
+	ctx, stopSignals := withSignals(ctx, a.o.streams)
+	defer stopSignals()
+	if a.o.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, a.o.timeout, errTimeout)
+		defer cancel()
+	}
+	if err := a.open(ctx); err != nil {
+		return err
+	}
+	if a.journal == nil { // nothing to do, or not wanted
+		return nil
+	}
+	defer func() {
+		if cerr := a.journal.Close(); cerr != nil && err == nil {
+			err = cerr
+		}
+	}()
+	return a.walk(ctx)
+}
+
+// load reads the plan file or the saved plan, and refuses at once what could only
+// be refused later.
+func (a *applied) load() error {
+	o := a.o
+	if o.output != "text" && o.output != "json" {
+		return fmt.Errorf("-o %s: text or json", o.output)
+	}
+	for _, p := range o.approve {
+		if !knownPhase(p) {
+			return fmt.Errorf("--approve %s: no such phase; there are upgrade, restart, restart-live, capacity and cutover", p)
+		}
+	}
+	content, err := os.ReadFile(o.path)
+	if err != nil {
+		return fmt.Errorf("read the plan file: %w", err)
+	}
+	planPath := o.path
+	if state.IsPlan(content) {
+		if a.saved, err = state.LoadPlan(o.path); err != nil {
+			return err
+		}
+		planPath = a.saved.File
+		if content, err = os.ReadFile(planPath); err != nil {
+			return fmt.Errorf("read the plan file that the saved plan was made from: %w", err)
+		}
+	}
+	if a.file, err = planfile.Parse(planPath, content); err != nil {
+		return err
+	}
+	a.sum = sum(content)
+	a.path = journalPath(planPath, a.file.Name, o.state)
+	if !o.yes && !o.interactive {
+		return &state.Stop{Code: state.ExitConsent, Why: "there is no terminal to ask on, and --yes was not given",
+			Cure: "eksbg plan " + planPath + "\neksbg apply " + o.path + " --yes"}
+	}
+	a.session, err = newSession(o.streams, planPath, a.file)
+	return err
+}
+
+func knownPhase(p string) bool {
+	switch state.Phase(p) {
+	case state.PhaseUpgrade, state.PhaseRestart, state.PhaseRestartLive, state.PhaseCapacity, state.PhaseCutover:
+		return true
+	}
+	return false
+}
+
+// open takes up the open run, or plans, asks and begins one.
+func (a *applied) open(ctx context.Context) error {
+	j, recovery, err := state.Open(a.path, a.o.clock)
+	switch {
+	case err == nil && j.Closed():
+		// A process died between the end of the run and its archiving.
+		if _, err := j.Archive(); err != nil {
+			return err
+		}
+		if err := j.Close(); err != nil {
+			return err
+		}
+		return a.begin(ctx)
+	case err == nil:
+		return a.resume(ctx, j, recovery)
+	case errors.Is(err, fs.ErrNotExist):
+		return a.begin(ctx)
+	}
+	return err
+}
+
+func (a *applied) resume(ctx context.Context, j *state.Journal, recovery state.Recovery) error {
+	if a.saved != nil && a.saved.Run != j.Plan().Run {
+		_ = j.Close() // the stop is the error to tell
+		return &state.Stop{Code: state.ExitStale, Why: fmt.Sprintf("run %s is open, and the saved plan is of another one", j.Plan().Run),
+			Cure: "eksbg apply " + j.Plan().File}
+	}
+	if err := a.session.verify(ctx, j); err != nil {
+		_ = j.Close()
+		return err
+	}
+	if err := a.sameFile(j.Plan()); err != nil {
+		_ = j.Close()
+		return err
+	}
+	say := "resumed"
+	if s := recovery.String(); s != "" {
+		say += "; " + s
+	}
+	who := me(a.session.arn(ctx))
+	if _, err := j.Append(state.Record{Kind: state.RecordResumed, Text: say, Who: &who}); err != nil {
+		_ = j.Close()
+		return err
+	}
+	fmt.Fprintf(a.o.err, "Going on with run %s from %s: %s\n\n", j.Plan().Run, j.Plan().CreatedAt.UTC().Format(time.DateTime), say)
+	a.journal = j
+	return nil
+}
+
+// sameFile refuses to go on with a plan file that says something else than the one
+// that the run was made from.
+func (a *applied) sameFile(p *state.Plan) error {
+	if p.FileSum == a.sum {
+		return nil
+	}
+	if p.Target != a.file.Version || string(p.Variant) != a.file.Variant {
+		return &state.Stop{Code: state.ExitBlocked,
+			Why:  fmt.Sprintf("the plan file says %s %s now; run %s goes to %s %s", a.file.Variant, a.file.Version, p.Run, p.Variant, p.Target),
+			Cure: fmt.Sprintf("set variant %s and version %q to finish this run first", p.Variant, p.Target)}
+	}
+	stages := map[string]bool{}
+	for _, s := range p.Steps {
+		if s.Kind == state.KindTraffic {
+			stages[fmt.Sprint(s.Percent)] = true
+		}
+	}
+	same := len(stages) == len(a.file.Cutover.Stages)
+	for _, s := range a.file.Cutover.Stages {
+		same = same && stages[fmt.Sprint(s)]
+	}
+	if !same && len(stages) > 0 {
+		return &state.Stop{Code: state.ExitBlocked, Why: "the plan file's cutover.stages changed while run " + p.Run + " is open",
+			Cure: "put the stages back to finish this run; holds, gates, waivers and skips may change"}
+	}
+	fmt.Fprintln(a.o.err, "The plan file changed since the run began; its holds, gates, waivers and skips are used as they are now.")
+	return nil
+}
+
+// begin plans, shows, asks, and makes the journal. It leaves a.journal nil when
+// there is nothing to do or the answer was no.
+func (a *applied) begin(ctx context.Context) error {
+	p, err := a.session.plan(ctx, state.Side(a.o.active), a.sum, lineageOf(a.path))
+	if err != nil {
+		return err
+	}
+	if a.saved != nil {
+		if a.saved.Fingerprint != p.Fingerprint {
+			return &state.Stop{Code: state.ExitStale, Why: "the saved plan is stale: " + strings.Join(plan.Differences(a.saved, p), "; "),
+				Cure: "eksbg plan " + a.saved.File + " --out " + a.o.path}
+		}
+		p.Run, p.Lineage = a.saved.Run, a.saved.Lineage
+	}
+	text.Plan(a.o.err, p, a.o.clock.Now(), "")
+	if len(p.Steps) == 0 {
+		return nil
+	}
+	if blocked := blockers(p); blocked != nil {
+		return blocked
+	}
+	if !a.o.yes {
+		ok, err := ask(a.o.streams, fmt.Sprintf("\nRun these %d steps? Only 'yes' goes on: ", len(p.Steps)))
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return &state.Stop{Code: state.ExitConsent, Why: "not confirmed; nothing has been changed"}
+		}
+	}
+	fmt.Fprintln(a.o.err)
+	a.journal, err = state.Create(ctx, a.path, p, me(a.session.arn(ctx)), a.o.clock)
+	return err
+}
+
+func ask(s streams, question string) (bool, error) {
+	fmt.Fprint(s.err, question)
+	line, err := bufio.NewReader(s.in).ReadString('\n')
+	if err != nil && line == "" {
+		return false, fmt.Errorf("read the answer: %w", err)
+	}
+	return strings.TrimSpace(line) == "yes", nil
+}
+
+// walk runs the steps, shows the records as they come, and says where it ended.
+func (a *applied) walk(ctx context.Context) error {
+	model := view.Fold(a.journal.Records(""))
+	logger := newPlainLog(a.o.err, model)
+	a.journal.OnRecord(logger.record)
+	w := &run.Walker{
+		Journal: a.journal,
+		Build:   a.session.builder(a.journal, a).Build,
+		Control: &control{applied: a},
+		Until:   a.o.until,
+		Login:   a.session.login,
+		Next:    a.next,
+	}
+	err := w.Walk(ctx)
+	model = view.Fold(a.journal.Records(""))
+	if err != nil {
+		return a.stopped(ctx, model, err)
+	}
+	if _, err := a.journal.Archive(); err != nil {
+		return err
+	}
+	a.done(model)
+	return nil
+}
+
+// next is the command that goes on after a stop.
+func (a *applied) next(stop *state.Stop) string {
+	cmd := "eksbg apply " + a.o.path
+	if a.o.state != "" {
+		cmd += " --state " + a.o.state
+	}
+	if a.o.yes {
+		cmd += " --yes"
+	}
+	if stop.Code == state.ExitPutBack {
+		cmd += " --approve cutover"
+	}
+	return cmd
+}
+
+func (a *applied) stopped(ctx context.Context, m *view.Model, err error) error {
+	stop := asStop(err)
+	if errors.Is(context.Cause(ctx), errTimeout) && stop.Code == state.ExitInterrupted {
+		stop = &state.Stop{Code: state.ExitResumable, Why: "--timeout is over", Cause: stop.Cause, Cure: stop.Cure}
+	}
+	if a.o.output == "json" {
+		return stop
+	}
+	w := a.o.err
+	fmt.Fprintln(w)
+	text.Wrap(w, "Stopped: ", "  ", clean(stop.Error()))
+	if stop.Cure != "" {
+		text.Wrap(w, "Cure:    ", "         ", clean(stop.Cure))
+	}
+	for _, t := range m.Traffic {
+		fmt.Fprintf(w, "Traffic  %s: blue %d, green %d\n", state.Clean(t.Target), t.Blue, t.Green)
+	}
+	fmt.Fprintf(w, "Look at  eksbg status %s\n", a.session.planPath)
+	fmt.Fprintf(w, "Go on    %s      (exit %d)\n", a.next(stop), stop.Code)
+	return exitError(stop.Code)
+}
+
+func (a *applied) done(m *view.Model) {
+	if a.o.output == "json" {
+		return
+	}
+	fmt.Fprintln(a.o.err)
+	text.Summary(a.o.out, m)
+	fmt.Fprintf(a.o.out, "\nDone. Look at it with: eksbg status %s\n", a.session.planPath)
+}

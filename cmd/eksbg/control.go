@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/eksbg/eksbg/internal/run"
+	"github.com/eksbg/eksbg/internal/state"
+)
+
+// control answers the decisions of a run from the flags and, on a terminal, by
+// asking.
+type control struct {
+	applied *applied
+}
+
+// Approve says who approved: whoever gave --approve for the phase, or typed yes.
+func (c *control) Approve(ctx context.Context, a run.Ask) (*state.Who, error) {
+	o := c.applied.o
+	who := me(c.applied.session.arn(ctx))
+	for _, p := range o.approve {
+		if state.Phase(p) == a.Phase {
+			return &who, nil
+		}
+	}
+	if !o.interactive {
+		return nil, nil
+	}
+	ok, err := ask(o.streams, fmt.Sprintf("\nPhase %s waits for an approval (%s).\nNext: %s, %s. Approve? Only 'yes' goes on: ",
+		a.Phase, a.Why, a.Step.Title, a.Step.Changes))
+	if err != nil || !ok {
+		return nil, err
+	}
+	return &who, nil
+}
+
+// back decides what an interrupt between the first shift and the last gate does:
+// asks on a terminal, otherwise what the plan file says (semantics 20).
+func (a *applied) back() bool {
+	if !a.o.interactive {
+		return a.file.Cutover.OnStop != "hold"
+	}
+	ok, err := ask(a.o.streams, "\nThe traffic is on its way. Put it back to where it was before the run? 'yes' puts back, anything else holds: ")
+	if err != nil {
+		return a.file.Cutover.OnStop != "hold"
+	}
+	return ok
+}

@@ -1,0 +1,34 @@
+// Command eksbg takes a service that runs on a pair of Amazon EKS clusters to a new
+// Kubernetes version without an outage.
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+
+	"k8s.io/utils/clock"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+// streams is what a command reads, writes and tells the time by.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+	clock    clock.WithTicker
+	// interactive is true when stdin and stderr are terminals.
+	interactive bool
+}
+
+func main() { os.Exit(Main()) }
+
+// Main runs the command line of this process and returns the exit code.
+func Main() int {
+	s := streams{in: os.Stdin, out: os.Stdout, err: os.Stderr, clock: clock.RealClock{}}
+	s.interactive = isTerminal(os.Stdin) && isTerminal(os.Stderr) && os.Getenv("CI") == ""
+	root := newRoot(s)
+	root.SetArgs(os.Args[1:])
+	return report(s, root, root.ExecuteContext(context.Background()))
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/eksbg/eksbg/internal/planfile"
+	"github.com/eksbg/eksbg/internal/state"
+	"github.com/eksbg/eksbg/internal/ui/text"
+)
+
+type planOptions struct {
+	streams
+	path     string
+	state    string
+	active   string
+	output   string
+	out      string
+	detailed bool
+}
+
+func newPlanCommand(s streams, runF func(context.Context, *planOptions) error) *cobra.Command {
+	o := &planOptions{streams: s}
+	cmd := &cobra.Command{
+		Use:   "plan FILE",
+		Short: "Read the pair and print the steps that would be run; changes nothing",
+		Long: "Reads the pair and prints the steps that would be run, with what each will call\n" +
+			"and how long it is expected to take. Upgrade insights are read as they are; apply\n" +
+			"has EKS refresh them first.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.path = args[0]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return runPlan(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&o.output, "output", "o", "text", "text or json")
+	f.StringVar(&o.out, "out", "", "save the plan to this `FILE` for apply")
+	f.BoolVar(&o.detailed, "detailed-exitcode", false, "exit 2 when there is something to do")
+	f.StringVar(&o.active, "active", "", "which side serves the traffic, where the weights do not say (blue or green)")
+	f.StringVar(&o.state, "state", "", "the journal `FILE` (default .eksbg/NAME.journal beside the plan file)")
+	return cmd
+}
+
+func runPlan(ctx context.Context, o *planOptions) error {
+	p, err := makePlan(ctx, o)
+	if err == nil && o.out != "" {
+		err = state.SavePlan(o.out, p)
+	}
+	if err == nil {
+		if blocked := blockers(p); blocked != nil {
+			err = blocked
+		} else if o.detailed && len(p.Steps) > 0 {
+			err = exitError(state.ExitPending)
+		}
+	}
+	if o.output == "json" {
+		return writePlanJSON(o.streams, p, err)
+	}
+	if p != nil {
+		text.Plan(o.out2(), p, o.clock.Now(), o.next(p))
+	}
+	return err
+}
+
+// out2 is where the plan goes: stdout, it is the data of this command.
+func (o *planOptions) out2() interface{ Write([]byte) (int, error) } { return o.streams.out }
+
+func makePlan(ctx context.Context, o *planOptions) (*state.Plan, error) {
+	if o.output != "text" && o.output != "json" {
+		return nil, fmt.Errorf("-o %s: text or json", o.output)
+	}
+	content, err := os.ReadFile(o.path)
+	if err != nil {
+		return nil, fmt.Errorf("read the plan file: %w", err)
+	}
+	f, err := planfile.Parse(o.path, content)
+	if err != nil {
+		return nil, err
+	}
+	path := journalPath(o.path, f.Name, o.state)
+	if err := refuseOpenRun(o.path, path); err != nil {
+		return nil, err
+	}
+	s, err := newSession(o.streams, o.path, f)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stopSignals := withSignals(ctx, o.streams)
+	defer stopSignals()
+	return s.plan(ctx, state.Side(o.active), sum(content), lineageOf(path))
+}
+
+// refuseOpenRun says that a run is open instead of planning beside it.
+func refuseOpenRun(planPath, path string) error {
+	records, from, _, err := readRun(path)
+	if err != nil {
+		return err
+	}
+	if from != path || len(records) == 0 {
+		return nil
+	}
+	for _, r := range records {
+		if r.Kind == state.RecordClosed {
+			return nil
+		}
+	}
+	return &state.Stop{Code: state.ExitBlocked, Why: fmt.Sprintf("run %s is open: its steps are fixed", records[0].Plan.Run),
+		Cure: "eksbg status " + planPath + "   where it stands\neksbg apply " + planPath + "    to go on"}
+}
+
+func (o *planOptions) next(p *state.Plan) string {
+	switch {
+	case len(p.Steps) == 0:
+		return "eksbg status " + o.path
+	case o.out != "":
+		return "eksbg apply " + o.out
+	}
+	return "eksbg apply " + o.path
+}
+
+// blockers is the stop for findings that nobody waived and no step cures.
+func blockers(p *state.Plan) error {
+	var lines []string
+	for _, f := range p.Findings {
+		if f.Blocks() && len(p.Steps) > 0 {
+			lines = append(lines, fmt.Sprintf("%s %s: %s", f.Severity, f.Check, f.Text))
+		}
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	return &state.Stop{Code: state.ExitBlocked, Why: fmt.Sprintf("%d findings block the run:\n%s\nnothing has been changed", len(lines), strings.Join(lines, "\n")),
+		Cure: "mend them, or accept one by name under waive: in the plan file, with a reason and an end"}
+}
+
+func writePlanJSON(s streams, p *state.Plan, err error) error {
+	body := struct {
+		Exit int         `json:"exit"`
+		Why  string      `json:"why,omitempty"`
+		Cure string      `json:"cure,omitempty"`
+		Plan *state.Plan `json:"plan"`
+	}{Plan: p}
+	if err != nil {
+		stop := asStop(err)
+		body.Exit = int(stop.Code)
+		if q, ok := err.(exitError); ok {
+			body.Exit = int(q)
+		} else {
+			body.Why, body.Cure = clean(stop.Error()), clean(stop.Cure)
+		}
+	}
+	enc := json.NewEncoder(s.out)
+	enc.SetIndent("", "  ")
+	if werr := enc.Encode(body); werr != nil {
+		return werr
+	}
+	if body.Exit != 0 {
+		return exitError(body.Exit)
+	}
+	return nil
+}

@@ -1,0 +1,299 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"sync"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
+	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	"github.com/aws/aws-sdk-go-v2/service/route53"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/eksbg/eksbg/internal/aws"
+	"github.com/eksbg/eksbg/internal/cluster"
+	"github.com/eksbg/eksbg/internal/cutover"
+	"github.com/eksbg/eksbg/internal/plan"
+	"github.com/eksbg/eksbg/internal/planfile"
+	"github.com/eksbg/eksbg/internal/preflight"
+	"github.com/eksbg/eksbg/internal/state"
+	"github.com/eksbg/eksbg/internal/upgrade"
+)
+
+// firstContact is how long an endpoint may stay silent before the first change
+// (semantics 24: exit 1 within 30 s).
+const firstContact = 20 * time.Second
+
+// session holds the clients of one command: made once, when first needed.
+type session struct {
+	streams
+	planPath string
+	file     *planfile.File
+
+	configs map[aws.Account]awssdk.Config
+	eks     map[state.Side]*eks.Client
+	traffic []cutover.Traffic
+	prober  cutover.Prober
+
+	mu       sync.Mutex
+	clusters map[state.Side]*cluster.Client
+	caller   string
+}
+
+func newSession(s streams, planPath string, f *planfile.File) (*session, error) {
+	return &session{streams: s, planPath: planPath, file: f,
+		configs: map[aws.Account]awssdk.Config{}, eks: map[state.Side]*eks.Client{}, clusters: map[state.Side]*cluster.Client{}}, nil
+}
+
+func (s *session) account(side state.Side) aws.Account {
+	c := s.file.Clusters.Blue
+	if side == state.Green {
+		c = s.file.Clusters.Green
+	}
+	return aws.Account{Region: s.file.Region, Profile: c.Profile, RoleARN: c.RoleARN}
+}
+
+// trafficAccount is the account of the zones and load balancers: that of the
+// clusters where both say the same, and the environment's own otherwise.
+func (s *session) trafficAccount() aws.Account {
+	if a := s.account(state.Blue); a == s.account(state.Green) {
+		return a
+	}
+	return aws.Account{Region: s.file.Region}
+}
+
+func (s *session) retryOptions() aws.Options {
+	return aws.Options{OnRetry: func(call string, attempt int, err error, next time.Duration) {
+		if attempt > 2 { // the first ones are everyday
+			fmt.Fprintf(s.err, "%s  %s: %s; attempt %d in %s\n", s.clock.Now().UTC().Format("15:04:05"), call,
+				state.Clean(aws.Message(err)), attempt+1, next.Round(100*time.Millisecond))
+		}
+	}}
+}
+
+// connect loads the configuration of every account in use and makes the clients.
+func (s *session) connect(ctx context.Context) error {
+	if s.traffic != nil {
+		return nil
+	}
+	for _, a := range []aws.Account{s.account(state.Blue), s.account(state.Green), s.trafficAccount()} {
+		if _, ok := s.configs[a]; ok {
+			continue
+		}
+		cfg, err := aws.Load(ctx, a, s.retryOptions())
+		if err != nil {
+			return credentialStop(a, err)
+		}
+		s.configs[a] = cfg
+	}
+	for _, side := range state.Sides {
+		s.eks[side] = eks.NewFromConfig(s.configs[s.account(side)])
+	}
+	cfg := s.configs[s.trafficAccount()]
+	s.prober = cutover.NewProber(cutover.ProberOptions{Clock: s.clock})
+	var err error
+	s.traffic, err = cutover.Open(ctx, s.file.Traffic, route53.NewFromConfig(cfg), elb.NewFromConfig(cfg), s.clock)
+	return err
+}
+
+func credentialStop(a aws.Account, err error) error {
+	if aws.IsExpired(err) {
+		return &state.Stop{Code: state.ExitResumable, Why: "the AWS credentials have expired (" + a.String() + ")", Cause: err,
+			Cure: aws.LoginCommand(a) + "\nthen run the same command again"}
+	}
+	return fmt.Errorf("find AWS credentials (%s): %w", a, err)
+}
+
+// open is the client of one side's cluster.
+func (s *session) open(ctx context.Context, side state.Side) (*cluster.Client, error) {
+	s.mu.Lock()
+	c := s.clusters[side]
+	s.mu.Unlock()
+	if c != nil {
+		return c, nil
+	}
+	name := s.file.Clusters.Blue.Name
+	if side == state.Green {
+		name = s.file.Clusters.Green.Name
+	}
+	c, err := cluster.Open(ctx, cluster.Options{EKS: s.eks[side], AWS: s.configs[s.account(side)], Name: name,
+		Clock: s.clock, Patience: aws.Patience(ctx, 10*time.Minute), Retry: s.retryOptions()})
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	s.clusters[side] = c
+	s.mu.Unlock()
+	return c, nil
+}
+
+func (s *session) inventory(side state.Side) preflight.Inventory {
+	return func(ctx context.Context) (*cluster.Inventory, error) {
+		c, err := s.open(ctx, side)
+		if err != nil {
+			return nil, err
+		}
+		return c.Inventory(ctx)
+	}
+}
+
+func (s *session) sources() plan.Sources {
+	return plan.Sources{
+		EKS:               map[state.Side]upgrade.API{state.Blue: s.eks[state.Blue], state.Green: s.eks[state.Green]},
+		Inventories:       map[state.Side]preflight.Inventory{state.Blue: s.inventory(state.Blue), state.Green: s.inventory(state.Green)},
+		Traffic:           s.traffic,
+		Clock:             s.clock,
+		CredentialsExpire: s.credentialsExpire,
+	}
+}
+
+// credentialsExpire is when the first of the credentials in use ends.
+func (s *session) credentialsExpire(ctx context.Context) (time.Time, error) {
+	var first time.Time
+	for a, cfg := range s.configs {
+		at, err := aws.Expiry(ctx, cfg)
+		if err != nil {
+			return first, credentialStop(a, err)
+		}
+		if !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	return first, nil
+}
+
+// plan reads the pair and works out the plan. Nothing has been changed yet, so a
+// dead endpoint is an error soon.
+func (s *session) plan(ctx context.Context, active state.Side, fileSum, lineage string) (*state.Plan, error) {
+	switch active {
+	case "", state.Blue, state.Green:
+	default:
+		return nil, fmt.Errorf("--active %s: blue or green", active)
+	}
+	ctx = aws.WithPatience(ctx, firstContact)
+	if err := s.connect(ctx); err != nil {
+		return nil, err
+	}
+	w, roles, err := plan.Observe(ctx, s.file, s.sources(), active)
+	if err != nil {
+		return nil, s.explain(ctx, err)
+	}
+	id := plan.Identity{Tool: version, File: s.planPath, FileSum: fileSum, Lineage: lineage}
+	if id.Run, err = state.NewID(w.At, rand.Reader); err != nil {
+		return nil, err
+	}
+	if id.Lineage == "" {
+		if id.Lineage, err = state.NewID(w.At, rand.Reader); err != nil {
+			return nil, err
+		}
+	}
+	return plan.Make(s.file, w, roles, id), nil
+}
+
+// explain gives errors of reading the pair the exit code that users are promised.
+func (s *session) explain(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return &state.Stop{Code: state.ExitInterrupted, Why: "interrupted while reading the pair; nothing has been changed"}
+	case aws.IsExpired(err):
+		return &state.Stop{Code: state.ExitResumable, Why: "the AWS credentials have expired", Cause: err,
+			Cure: s.login(state.Both) + "\nthen run the same command again"}
+	}
+	return err
+}
+
+// verify holds an open run against the clusters that the plan file names now.
+func (s *session) verify(ctx context.Context, j *state.Journal) error {
+	if err := s.connect(ctx); err != nil {
+		return err
+	}
+	now := &state.Plan{Name: s.file.Name, Region: s.file.Region, Variant: state.Variant(s.file.Variant), Clusters: map[state.Side]state.ClusterView{}}
+	for _, side := range state.Sides {
+		name := s.file.Clusters.Blue.Name
+		if side == state.Green {
+			name = s.file.Clusters.Green.Name
+		}
+		out, err := s.eks[side].DescribeCluster(ctx, &eks.DescribeClusterInput{Name: awssdk.String(name)})
+		if err != nil {
+			return s.explain(ctx, fmt.Errorf("look up cluster %s: %w", name, err))
+		}
+		now.Clusters[side] = state.ClusterView{Name: name, ARN: awssdk.ToString(out.Cluster.Arn), CreatedAt: awssdk.ToTime(out.Cluster.CreatedAt).UTC()}
+	}
+	return j.Matches(now)
+}
+
+// builder makes the steps of the run of a journal.
+func (s *session) builder(j *state.Journal, a *applied) *plan.Builder {
+	b := &plan.Builder{
+		File: s.file, Plan: j.Plan(), History: j, Sources: s.sources(), Prober: s.prober,
+		OnInterrupt: a.back, Stderr: func(line string) { fmt.Fprintln(s.err, line) },
+		Kubernetes: func(ctx context.Context, side state.Side) (kubernetes.Interface, error) {
+			c, err := s.open(ctx, side)
+			if err != nil {
+				return nil, err
+			}
+			return c.Kubernetes(), nil
+		},
+		Servers: map[state.Side]upgrade.ServerVersioner{},
+	}
+	for _, side := range state.Sides {
+		b.Servers[side] = server{s, side}
+	}
+	return b
+}
+
+// server asks one side's API server for its version.
+type server struct {
+	s    *session
+	side state.Side
+}
+
+func (v server) ServerVersion(ctx context.Context) (minor, gitVersion string, err error) {
+	c, err := v.s.open(ctx, v.side)
+	if err != nil {
+		return "", "", err
+	}
+	return c.ServerVersion(ctx)
+}
+
+// login is the command that renews the credentials of a side.
+func (s *session) login(side state.Side) string {
+	if side == state.Blue || side == state.Green {
+		return aws.LoginCommand(s.account(side))
+	}
+	blue, green := aws.LoginCommand(s.account(state.Blue)), aws.LoginCommand(s.account(state.Green))
+	if blue == green {
+		return blue
+	}
+	return blue + "\n" + green
+}
+
+// arn is who calls, as STS says; empty where it does not say.
+func (s *session) arn(ctx context.Context) string {
+	s.mu.Lock()
+	known := s.caller
+	s.mu.Unlock()
+	if known != "" {
+		return known
+	}
+	arn, err := aws.WhoAmI(ctx, sts.NewFromConfig(s.configs[s.trafficAccount()]))
+	if err != nil {
+		fmt.Fprintf(s.err, "Who runs this is recorded without its ARN: %s\n", state.Clean(err.Error()))
+		return ""
+	}
+	s.mu.Lock()
+	s.caller = arn
+	s.mu.Unlock()
+	return arn
+}
+
+func sum(content []byte) string {
+	h := sha256.Sum256(content)
+	return hex.EncodeToString(h[:])
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/eksbg/eksbg/internal/state"
+)
+
+// The causes with which the context of a run ends.
+var (
+	errInterrupted = errors.New("interrupted")
+	errTimeout     = errors.New("--timeout is over")
+)
+
+// withSignals gives a context that the first SIGINT or SIGTERM cancels: the call in
+// flight ends, is recorded, and the process leaves with 130. The second one leaves at
+// once. SIGHUP and a closed pipe never end a run: it goes on without its terminal
+// (semantics 20).
+func withSignals(ctx context.Context, s streams) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
+	ch := make(chan os.Signal, 2)
+	signal.Notify(ch, os.Interrupt, syscall.SIGTERM)
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-ch:
+		case <-done:
+			return
+		}
+		fmt.Fprintln(s.err, "\nInterrupted: finishing the call in flight. Once more leaves at once.")
+		cancel(errInterrupted)
+		select {
+		case <-ch:
+			os.Exit(int(state.ExitInterrupted))
+		case <-done:
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(ch)
+		close(done)
+		cancel(nil)
+	}
+}

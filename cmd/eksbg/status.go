@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/eksbg/eksbg/internal/planfile"
+	"github.com/eksbg/eksbg/internal/state"
+	"github.com/eksbg/eksbg/internal/ui/text"
+	"github.com/eksbg/eksbg/internal/ui/view"
+)
+
+type statusOptions struct {
+	streams
+	path   string
+	state  string
+	output string
+}
+
+func newStatusCommand(s streams, runF func(context.Context, *statusOptions) error) *cobra.Command {
+	o := &statusOptions{streams: s}
+	cmd := &cobra.Command{
+		Use:   "status FILE",
+		Short: "Say where the run of a plan file is; works while another process runs it",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.path = args[0]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return runStatus(o)
+		},
+	}
+	cmd.Flags().StringVar(&o.state, "state", "", "the journal `FILE` (default .eksbg/NAME.journal beside the plan file)")
+	cmd.Flags().StringVarP(&o.output, "output", "o", "text", "text or json")
+	return cmd
+}
+
+func runStatus(o *statusOptions) error {
+	if o.output != "text" && o.output != "json" {
+		return fmt.Errorf("-o %s: text or json", o.output)
+	}
+	f, err := planfile.Load(o.path)
+	if err != nil {
+		return o.fail(err)
+	}
+	path := journalPath(o.path, f.Name, o.state)
+	records, from, recovery, err := readRun(path)
+	if err != nil {
+		return o.fail(err)
+	}
+	holder := ""
+	if from == path {
+		if who, held := state.Holder(path); held {
+			holder = who.String()
+		}
+	}
+	if o.output == "json" {
+		return (&document{command: "status"}).writeHeld(o.streams, records, from, holder, nil)
+	}
+	if len(records) == 0 {
+		fmt.Fprintf(o.out, "%s: no run yet (%s is not there)\n", f.Name, path)
+		fmt.Fprintf(o.out, "Begin       eksbg plan %s\n", o.path)
+		return nil
+	}
+	m := view.Fold(records)
+	next := ""
+	if holder == "" && !m.Closed {
+		next = "eksbg apply " + o.path
+		if m.Stopped != nil && m.Stopped.Next != "" {
+			next = m.Stopped.Next
+		}
+	}
+	text.Status(o.out, m, o.clock.Now(), holder, next)
+	if s := recovery.String(); s != "" && holder == "" {
+		fmt.Fprintln(o.out, "Journal    ", s)
+	}
+	return nil
+}
+
+func (o *statusOptions) fail(err error) error {
+	var quiet exitError
+	if o.output != "json" || errors.As(err, &quiet) {
+		return err
+	}
+	return (&document{command: "status"}).write(o.streams, nil, "", err)
+}
