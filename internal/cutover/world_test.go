@@ -40,6 +40,7 @@ type world struct {
 	gates   []planfile.Gate
 	start   []state.Share
 	stages  []int
+	hold    time.Duration
 	deps    func(*StageDeps)
 	stderr  []string
 
@@ -63,7 +64,7 @@ func (w *world) mu() *sync.Mutex { return &worldMu }
 type crash struct{ at string }
 
 func newWorld(t testing.TB) *world {
-	w := &world{t: t, clock: newClock(), calls: map[string]int{}, stages: []int{10, 50, 100}}
+	w := &world{t: t, clock: newClock(), calls: map[string]int{}, stages: []int{10, 50, 100}, hold: 5 * time.Minute}
 	w.r53, w.lb = newRoute53(w), newELBv2(w)
 	w.journal = &journal{clock: w.clock, point: w.point}
 	w.prober = &fakeProber{w: w}
@@ -163,7 +164,7 @@ func (w *world) stage(percent int) *Stage {
 		}
 	}
 	d := StageDeps{Traffic: w.open(), Start: w.start, Origin: state.Blue, Destination: state.Green, Gates: w.gates,
-		Hold: 5 * time.Minute, Patience: 10 * time.Minute, Clock: w.clock, History: w.journal, Prober: w.prober,
+		Hold: w.hold, Patience: 10 * time.Minute, Clock: w.clock, History: w.journal, Prober: w.prober,
 		Stderr: func(line string) { w.stderr = append(w.stderr, line) }}
 	if w.deps != nil {
 		w.deps(&d)
