@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/eksbg/eksbg/internal/sandbox/kube"
@@ -69,9 +71,7 @@ func (s *Sandbox) startCluster(side string, nth int64) error {
 	if err != nil {
 		return err
 	}
-	if err := c.kube.Serve(listener, wire.New(c.kube, s.log, s.faults)); err != nil {
-		return err
-	}
+	s.serveKube(c, listener)
 	c.url = "https://" + listener.Addr().String()
 	if err := s.eks.SetEndpoint(c.name, c.url, c.kube.CA()); err != nil {
 		return err
@@ -90,6 +90,13 @@ func (s *Sandbox) startCluster(side string, nth int64) error {
 		s.changed()
 	})
 	return nil
+}
+
+// serveKube answers for a cluster behind the log and the faults until it is closed.
+func (s *Sandbox) serveKube(c *cluster, l net.Listener) {
+	done := make(chan error, 1)
+	go func() { done <- c.kube.Serve(l, wire.New(c.kube, s.log, s.faults)) }()
+	s.onClose(func() error { return errors.Join(c.kube.Close(), <-done) })
 }
 
 // authenticate lets in the static token of the kubeconfig, and whoever has an EKS

@@ -126,6 +126,12 @@ func (s *Scenario) scale(speed float64) {
 	} {
 		*v = divided(*v, speed, 0)
 	}
+	for _, side := range []string{Blue, Green} {
+		for i := range s.Side(side).Workloads {
+			w := &s.Side(side).Workloads[i]
+			w.Runs = divided(w.Runs, speed, 0)
+		}
+	}
 	for i := range s.Faults {
 		f := &s.Faults[i]
 		f.From, f.For, f.Delay = divided(f.From, speed, 0), divided(f.For, speed, 0), divided(f.Delay, speed, 0)

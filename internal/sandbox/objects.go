@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/eksbg/eksbg/internal/sandbox/kube"
 )
 
 // builtInNamespaces are in every cluster already.
@@ -97,8 +99,18 @@ func (w Workload) statefulSet() *appsv1.StatefulSet {
 func (w Workload) jobSpec() batchv1.JobSpec {
 	return batchv1.JobSpec{
 		Completions: w.replicas(), Parallelism: w.replicas(),
-		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: w.labels()}, Spec: w.podSpec(corev1.RestartPolicyNever)},
+		Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: w.labels(), Annotations: w.runs()}, Spec: w.podSpec(corev1.RestartPolicyNever),
+		},
 	}
+}
+
+// runs tells the sandbox's Fargate when the containers of a Job exit.
+func (w Workload) runs() map[string]string {
+	if w.Kind == "CronJob" && w.Runs == 0 {
+		return nil
+	}
+	return map[string]string{kube.AnnotationRun: w.Runs.String()}
 }
 
 func (w Workload) service() *corev1.Service {

@@ -155,7 +155,10 @@ func (s *Sandbox) serveAWS() error {
 		return err
 	}
 	// The host is part of what a presigned token signs, so STS knows its own first.
-	s.sts = sts.New(sts.Options{Keys: s.keys, Account: s.scenario.Account, Hosts: []string{listener.Addr().String()}})
+	s.sts = sts.New(sts.Options{
+		Keys: s.keys, Account: s.scenario.Account, Hosts: []string{listener.Addr().String()},
+		Clusters: func() []string { return []string{s.scenario.Clusters.Blue.Name, s.scenario.Clusters.Green.Name} },
+	})
 	s.serve("STS", s.sts, listener)
 	for name, svc := range map[string]wire.Service{"EKS": s.eks, "ROUTE_53": s.route53, "ELASTIC_LOAD_BALANCING_V2": s.elbv2} {
 		listener, err := loopback()

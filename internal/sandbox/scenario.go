@@ -202,6 +202,9 @@ type Workload struct {
 	// Schedule is a CronJob's; Suspend stops it.
 	Schedule string `yaml:"schedule,omitempty"`
 	Suspend  bool   `yaml:"suspend,omitempty"`
+	// Runs is how long the pods of a Job or CronJob run; with 0 a Job has finished when
+	// the world begins, and a CronJob's pods run as long as a pod takes to start.
+	Runs time.Duration `yaml:"runs,omitempty"`
 	// MinAvailable makes a PodDisruptionBudget; Port a Service.
 	MinAvailable string `yaml:"minAvailable,omitempty"`
 	Port         int32  `yaml:"port,omitempty"`

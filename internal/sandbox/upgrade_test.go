@@ -44,13 +44,14 @@ func (u *user) hop(cluster, minor string) *ekstypes.Update {
 func (u *user) restart(k kubernetes.Interface, namespace, name, stamp, minor string) {
 	u.t.Helper()
 	patch := fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":%q}}}}}`, stamp)
-	if _, err := k.AppsV1().Deployments(namespace).Patch(u.t.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
-		u.t.Fatal(err)
-	}
+	eventually(u.t, "the patch of "+name+" gets through", func() bool {
+		_, err := k.AppsV1().Deployments(namespace).Patch(u.t.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+		return err == nil
+	})
 	eventually(u.t, "all pods of "+name+" are on "+minor, func() bool {
 		d, err := k.AppsV1().Deployments(namespace).Get(u.t.Context(), name, metav1.GetOptions{})
 		if err != nil {
-			u.t.Fatal(err)
+			return false
 		}
 		m := minors(u.t, k, namespace, "app="+name)
 		return d.Status.ObservedGeneration == d.Generation && d.Status.UpdatedReplicas == *d.Spec.Replicas &&
@@ -291,7 +292,7 @@ func TestWorldsWithOneHistoryAreEqual(t *testing.T) {
 		return readWorld(t, before)
 	}
 	var worlds []map[string]any
-	for _, faults := range []string{"", `faults: [{call: "*", every: 4, error: Throttling, status: 429}, {call: "*", every: 5, reset: before}]`} {
+	for _, faults := range []string{"", `faults: [{call: "*", every: 7, error: Throttling, status: 429}, {call: "*", every: 9, reset: before}]`} {
 		worlds = append(worlds, run(t, faults))
 	}
 	a, b := asJSON(t, worlds[0]), asJSON(t, worlds[1])

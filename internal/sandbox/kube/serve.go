@@ -16,6 +16,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/eksbg/eksbg/internal/sandbox/wire"
 )
 
 // authority is the cluster's own certificate authority.
@@ -94,7 +96,7 @@ func (c *Cluster) Serve(l net.Listener, h http.Handler) error {
 		return fmt.Errorf("kube: certificate of cluster %s: %w", c.opts.Name, err)
 	}
 	s := &http.Server{
-		Handler: h, ReadHeaderTimeout: 30 * time.Second,
+		Handler: h, ReadHeaderTimeout: 30 * time.Second, ConnContext: wire.ConnContext,
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12},
 		ErrorLog:  log.New(io.Discard, "", 0), // clients that hang up are no news
 	}
