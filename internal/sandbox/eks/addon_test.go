@@ -200,6 +200,32 @@ func TestAddonVersionsLeadFromMinorToMinor(t *testing.T) {
 	}
 }
 
+func TestCompatibilitiesAreOfTheMinorAskedFor(t *testing.T) {
+	r := newRig(t, nil)
+	for minor, want := range map[string]string{"1.32": "1.32", "": "1.33 1.32"} {
+		in := &awseks.DescribeAddonVersionsInput{AddonName: aws.String("kube-proxy")}
+		if minor != "" {
+			in.KubernetesVersion = &minor
+		}
+		out, err := r.DescribeAddonVersions(t.Context(), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range out.Addons[0].AddonVersions {
+			if *v.AddonVersion != "v1.32.11-eksbuild.2" {
+				continue
+			}
+			var got []string
+			for _, c := range v.Compatibilities {
+				got = append(got, *c.ClusterVersion)
+			}
+			if strings.Join(got, " ") != want || !slices.Equal(v.ComputeTypes, []string{"ec2", "hybrid"}) {
+				t.Errorf("for %q: %v on %v", minor, got, v.ComputeTypes)
+			}
+		}
+	}
+}
+
 func TestDescribeAddonVersionsOfAll(t *testing.T) {
 	r := newRig(t, nil)
 	names := []string{}

@@ -170,6 +170,7 @@ func TestWhichCallsAFaultHits(t *testing.T) {
 		"nth and times":     {wire.Fault{Call: "test:do", Nth: 2, Times: 3}, ".xxx.."},
 		"all from nth":      {wire.Fault{Call: "test:do", Nth: 4, Times: -1}, "...xxx"},
 		"every":             {wire.Fault{Call: "test:do", Every: 2}, ".x.x.x"},
+		"every third":       {wire.Fault{Call: "test:do", Every: 3}, "..x..x"},
 		"every, bounded":    {wire.Fault{Call: "test:do", Every: 2, Times: 2}, ".x.x.."},
 		"pattern":           {wire.Fault{Call: "test:*", Times: -1}, "xxxxxx"},
 		"pattern inside":    {wire.Fault{Call: "t*:d*", Times: -1}, "xxxxxx"},
