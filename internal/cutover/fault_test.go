@@ -182,6 +182,28 @@ func TestStaleReads(t *testing.T) {
 	}
 }
 
+// A change that was sent again long after its intent, then a death: what is read next
+// may still be from before it, and is nobody else's change.
+func TestStaleReadAfterALateChangeAndADeath(t *testing.T) {
+	w := newWorld(t)
+	w.lb.stale = 5 * time.Second
+	w.fail = nth("ModifyListener", 2, errReset)
+	w.journal.point = func(name string) {
+		w.point(name)
+		if last := w.journal.records; name == "journal after outcome" && last[len(last)-1].Result == state.Accepted && w.calls["ModifyListener"] == 3 && w.crashAt == 0 {
+			w.crashAt = w.points + 1
+		}
+	}
+	if died, err := w.dies(context.Background()); !died {
+		t.Fatalf("did not die: %v", err)
+	}
+	w.journal.point = w.point
+	if err := w.walk(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	w.wantWhere(atEnd)
+}
+
 func TestStaleReadsAroundAPutBack(t *testing.T) {
 	w := newWorld(t)
 	w.r53.stale, w.lb.stale = 12*time.Second, 12*time.Second
@@ -249,13 +271,13 @@ func TestChangeThatMayNotBeAskedAbout(t *testing.T) {
 // to the same end, and no change is ever made twice.
 func TestDeathAnywhere(t *testing.T) {
 	whole := newWorld(t)
-	whole.hold = time.Minute
+	whole.hold = time.Second
 	if err := whole.walk(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	for k := 1; k <= whole.points; k++ {
 		w := newWorld(t)
-		w.hold, w.crashAt = time.Minute, k
+		w.hold, w.crashAt = time.Second, k
 		died, err := w.dies(context.Background())
 		if !died {
 			t.Fatalf("point %d (%s): did not die: %v", k, whole.trace[k-1], err)
@@ -276,7 +298,7 @@ func TestDeathAnywhere(t *testing.T) {
 func TestDeathAnywhereAroundAPutBack(t *testing.T) {
 	failing := func() *world {
 		w := newWorld(t)
-		w.hold = time.Minute
+		w.hold = time.Second
 		w.prober.bad = map[state.Side]float64{}
 		w.prober.hook = func(Probe) {
 			w.prober.bad[state.Green] = map[bool]float64{true: 1, false: 0}[w.r53.weight(zoneShop, api, r53types.RRTypeA, "green") >= 50]
@@ -303,14 +325,14 @@ func TestDeathAnywhereAroundAPutBack(t *testing.T) {
 // same command goes on to the same end.
 func TestInterruptAnywhere(t *testing.T) {
 	whole := newWorld(t)
-	whole.hold = time.Minute
+	whole.hold = time.Second
 	if err := whole.walk(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	for _, back := range []bool{true, false} {
 		for k := 1; k <= whole.points; k++ {
 			w := newWorld(t)
-			w.hold = time.Minute
+			w.hold = time.Second
 			w.deps = func(d *StageDeps) { d.OnInterrupt = func() bool { return back } }
 			ctx, cancel := context.WithCancel(context.Background())
 			w.journal.point = func(name string) {
@@ -349,7 +371,7 @@ func TestInterruptAnywhere(t *testing.T) {
 func TestWhateverHappensItEndsWhole(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(t)
-		w.hold = time.Minute
+		w.hold = time.Second
 		failAt := rapid.SampledFrom([]int{0, 10, 50, 100}).Draw(rt, "gate fails at")
 		if failAt > 0 {
 			w.prober.bad = map[state.Side]float64{}

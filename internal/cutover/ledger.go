@@ -19,7 +19,8 @@ const stepPrefix = "traffic/"
 
 // entry is one journaled change of traffic.
 type entry struct {
-	seq  int64
+	seq int64
+	// time is that of the last record about it: reads from shortly after may be stale.
 	time time.Time
 	step string
 	change
@@ -130,7 +131,7 @@ func (l *ledger) fold(r state.Record, bySeq map[int64]*entry) error {
 
 // settle takes the outcome of a change in.
 func (l *ledger) settle(e *entry, r state.Record) error {
-	e.result = r.Result
+	e.result, e.time = r.Result, r.Time
 	if len(r.Detail) > 0 {
 		var got receipt
 		if err := json.Unmarshal(r.Detail, &got); err != nil {

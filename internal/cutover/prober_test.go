@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -49,7 +50,7 @@ func serve(t *testing.T, secure bool, handler http.HandlerFunc) (*httptest.Serve
 			s.mu.Unlock()
 		}
 	}
-	srv.Config.ErrorLog = nil
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
 	srv.EnableHTTP2 = true
 	if secure {
 		srv.StartTLS()
