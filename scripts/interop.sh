@@ -9,7 +9,8 @@ set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 eksbg=${EKSBG:-$root/bin/eksbg}
-speed=${SPEED:-600}
+# Slow enough that a second call meets an update that the first one has begun.
+speed=${SPEED:-60}
 dir=$(mktemp -d)
 sandbox=
 watcher=
@@ -103,7 +104,7 @@ echo "aws $version, kubectl $(kubectl version --client 2>/dev/null | sed -nE 's/
 "$eksbg" sandbox --scenario hot --dir "$dir" --speed "$speed" >"$dir/sandbox.out" 2>"$dir/sandbox.err" &
 sandbox=$!
 end=$((SECONDS + 60))
-until grep -qx ready "$dir/sandbox.out"; do
+until grep -qsx ready "$dir/sandbox.out"; do
   kill -0 "$sandbox" 2>/dev/null || { tail -n 20 "$dir/sandbox.err" >&2; sandbox=; die "the sandbox did not start"; }
   [ "$SECONDS" -lt "$end" ] || die "the sandbox was not ready within a minute"
   sleep 0.1
