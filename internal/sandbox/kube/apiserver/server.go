@@ -108,10 +108,8 @@ func (s *Server) serveResource(w http.ResponseWriter, r *http.Request, q request
 			"get": s.get, "list": s.list, "watch": s.watch, "create": s.create, "update": s.update,
 			"patch": s.patch, "delete": s.delete, "deletecollection": s.deleteCollection,
 		}[q.verb]
-		if q.verb == "create" && q.name != "" {
-			h = nil
-		}
-		if q.verb == "deletecollection" && q.res == registry.Namespaces {
+		if named := q.name != ""; named != (q.verb == "get" || q.verb == "update" || q.verb == "patch" || q.verb == "delete") && q.verb != "watch" ||
+			q.verb == "deletecollection" && q.res == registry.Namespaces {
 			h = nil
 		}
 	case "status":

@@ -32,7 +32,6 @@ type stream struct {
 	frames  io.Writer
 	flush   func() error
 	last    uint64 // everything up to this revision has been sent
-	marked  uint64 // revision of the newest bookmark or event
 	initial bool   // the present state is sent first
 }
 
@@ -192,21 +191,16 @@ func (st *stream) send(e store.Event) error {
 	default:
 		return nil
 	}
-	st.marked = e.Rev
 	return st.emit(t, st.srv.transform(st.r, st.a, st.sel.res, o))
 }
 
 // bookmark says up to which revision the client has seen everything.
 func (st *stream) bookmark(initialEnd bool) error {
-	if st.last == st.marked && !initialEnd {
-		return nil
-	}
 	o := st.sel.res.New()
 	o.SetResourceVersion(store.FormatRev(st.last))
 	if initialEnd {
 		o.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 	}
-	st.marked = st.last
 	if st.a.as == "Table" && !initialEnd {
 		return nil // a row of nothing would be printed as an object
 	}

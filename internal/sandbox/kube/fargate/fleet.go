@@ -40,6 +40,7 @@ type Fleet struct {
 	count   int        // slots that hold a Fargate node, made or on its way
 	waiting *list.List // of podKey: pods for which there is no capacity, first come first
 	waits   map[types.UID]*list.Element
+	lacks   string // what they wait for
 }
 
 // podKey is a pod, not just a name: a StatefulSet reuses names.
@@ -235,16 +236,18 @@ func (f *Fleet) schedule(k podKey, s *slot, pod *corev1.Pod) error {
 func (f *Fleet) allocate(k podKey, pod *corev1.Pod) (*slot, string) {
 	if head := f.waiting.Front(); head != nil && head.Value.(podKey) != k {
 		f.wait(k)
-		return nil, noCapacity
+		return nil, f.lacks
 	}
 	if f.opts.MaxNodes > 0 && f.count >= f.opts.MaxNodes {
+		f.lacks = noCapacity
 		f.wait(k)
-		return nil, noCapacity
+		return nil, f.lacks
 	}
 	pl, ok := f.pool.take()
 	if !ok {
+		f.lacks = noAddresses
 		f.wait(k)
-		return nil, noAddresses
+		return nil, f.lacks
 	}
 	f.unwait(k)
 	now, d := f.reg.Clock(), f.startup()
