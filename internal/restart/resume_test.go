@@ -250,3 +250,48 @@ func TestDeletedMeanwhile(t *testing.T) {
 		}
 	})
 }
+
+func TestInterruptDuringAPatch(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		b.deps.MaxParallel = 3
+		for _, name := range []string{"cart", "pay", "web"} {
+			b.deployment("shop", name, 1, oldKubelet)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		b.before = func(string, string) error { cancel(); return nil }
+		if err := b.drive(ctx); !errors.Is(err, context.Canceled) {
+			t.Fatalf("got %v", err)
+		}
+		if !slices.Equal(b.order, []string{cart}) {
+			t.Errorf("begun %v, want nothing after the interrupt", b.order)
+		}
+		if got := b.journal.results(cart); !slices.Equal(got, []state.Result{state.Accepted}) {
+			t.Errorf("the call in flight was recorded as %v", got)
+		}
+	})
+}
+
+func TestWhatHasBegunComesFirstAfterAResume(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		b.deps.MaxParallel = 1
+		b.deployment("shop", "web", 2, oldKubelet)
+		web := "shop/Deployment/web"
+		b.gate[web] = make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
+		end := b.held(ctx)
+		cancel()
+		<-end
+		b.deployment("shop", "cart", 1, oldKubelet)
+		end = b.held(t.Context())
+		if !slices.Equal(b.order, []string{web}) {
+			t.Errorf("begun %v while web still rolls, one at a time", b.order)
+		}
+		close(b.gate[web])
+		if err := <-end; err != nil {
+			t.Fatal(err)
+		}
+		if want := []string{web, cart}; !slices.Equal(b.order, want) || b.most != 1 {
+			t.Errorf("begun %v, want %v; %d at once", b.order, want, b.most)
+		}
+	})
+}
