@@ -94,8 +94,6 @@ func Load(ctx context.Context, a Account, opt Options) (awssdk.Config, error) {
 		}
 		return awssdk.Config{}, fmt.Errorf("load the AWS configuration of %s: %w", a, err)
 	}
-	// AWS_MAX_ATTEMPTS and max_attempts of the profile would cut the retries short.
-	cfg.RetryMaxAttempts = 0
 	// Only now, since a custom CA bundle is applied to the SDK's own client type.
 	cfg.HTTPClient = &detachingClient{inner: cfg.HTTPClient, timeout: opt.Attempt}
 	if a.RoleARN != "" {

@@ -75,6 +75,7 @@ func (w *world) fill() {
 	w.api.lists["pods"] = &corev1.PodList{Items: []corev1.Pod{
 		podOn("cart-1-a", "n-old", owner("ReplicaSet", "cart-1", "uid-cart-1")),
 		podOn("cart-1-b", "n-new", owner("ReplicaSet", "cart-1", "uid-cart-1"), func(p *corev1.Pod) { p.DeletionTimestamp = yes(metav1.Unix(1, 0)) }),
+		podOn("cart-1-c", "n-old", owner("ReplicaSet", "cart-1", "uid-cart-1"), func(p *corev1.Pod) { p.DeletionTimestamp = yes(metav1.Unix(1, 0)) }),
 		podOn("canary-1-a", "n-new", owner("ReplicaSet", "canary-1", "uid-canary-1")),
 		podOn("gone-1-a", "n-new", owner("ReplicaSet", "gone-1", "uid-gone-1")),
 		podOn("report-1-a", "n-old", owner("Job", "report-1", "uid-report-1"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }),
@@ -120,14 +121,14 @@ func TestInventory(t *testing.T) {
 		lags = append(lags, p.Name)
 	}
 	wantOwners := map[string]string{
-		"cart-1-a": "shop/Deployment/cart", "cart-1-b": "shop/Deployment/cart", "waiting": "shop/Deployment/cart",
+		"cart-1-a": "shop/Deployment/cart", "cart-1-b": "shop/Deployment/cart", "cart-1-c": "shop/Deployment/cart", "waiting": "shop/Deployment/cart",
 		"canary-1-a": "shop/Rollout/canary", "gone-1-a": "shop/ReplicaSet/gone-1", "report-1-a": "shop/CronJob/report",
 		"import-a": "shop/Job/import", "db-0": "shop/StatefulSet/db", "bare": "shop/Pod/bare", "static": "Node/n-new",
 	}
 	if d := cmp.Diff(wantOwners, owners); d != "" {
 		t.Errorf("owners (-want +got):\n%s", d)
 	}
-	if d := cmp.Diff([]string{"cart-1-a", "db-0", "bare"}, lags); d != "" {
+	if d := cmp.Diff([]string{"cart-1-a", "cart-1-c", "db-0", "bare"}, lags); d != "" {
 		t.Errorf("lagging (-want +got):\n%s", d)
 	}
 	wantWork := []cluster.Workload{
@@ -146,7 +147,7 @@ func TestInventory(t *testing.T) {
 	if inv.Server != "v1.31.14-eks-6ae7ca2" || inv.Version != "1.31" || inv.ARN == "" || inv.CreatedAt.IsZero() || inv.OldestKubelet() != "1.30" {
 		t.Errorf("head %+v", inv)
 	}
-	if ready, all := inv.PodCount(); ready != 7 || all != 9 {
+	if ready, all := inv.PodCount(); ready != 7 || all != 10 {
 		t.Errorf("%d ready of %d", ready, all)
 	}
 }

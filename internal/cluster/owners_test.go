@@ -17,8 +17,9 @@ func TestTopOwner(t *testing.T) {
 		above := map[int]int{}
 		who := newOwners()
 		for i := range n {
-			up := rapid.IntRange(-1, n).Draw(t, fmt.Sprintf("owner of %d", i))
-			known := rapid.Bool().Draw(t, fmt.Sprintf("%d is listed", i))
+			// Mostly the next one, so that chains get long.
+			up := rapid.OneOf(rapid.Just(i+1), rapid.Just(i+1), rapid.IntRange(-1, n)).Draw(t, fmt.Sprintf("owner of %d", i))
+			known := rapid.IntRange(0, 4).Draw(t, fmt.Sprintf("%d is listed", i)) > 0
 			if up < 0 || !known {
 				continue
 			}

@@ -170,11 +170,12 @@ func TestResumeOfAnOpenIntent(t *testing.T) {
 	t.Run("an update like it is adopted", func(t *testing.T) {
 		w := newWorld()
 		open(w)
+		w.start("LoggingUpdate", "", 0, "Successful")
 		w.start("VersionUpdate", "1.32", 9*time.Minute, "Successful")
 		if err := w.step().Act(bg, w.j); err != nil {
 			t.Fatal(err)
 		}
-		w.wantStory(t, "intent 1", "found u-0000001", "succeeded u-0000001")
+		w.wantStory(t, "intent 1", "found u-0000002", "succeeded u-0000002")
 		if n := w.count("UpdateClusterVersion"); n != 1 {
 			t.Errorf("%d requests", n)
 		}
@@ -187,10 +188,11 @@ func TestResumeOfAnOpenIntent(t *testing.T) {
 		w.clk.Step(10 * time.Minute)
 		open(w)
 		w.start("VersionUpdate", "1.33", 0, "Failed")
+		w.start("VersionRollback", "1.32", 0, "Failed")
 		if err := w.step().Act(bg, w.j); err != nil {
 			t.Fatal(err)
 		}
-		w.wantStory(t, "intent 1", "accepted u-0000005", "succeeded u-0000005")
+		w.wantStory(t, "intent 1", "accepted u-0000006", "succeeded u-0000006")
 	})
 	t.Run("clocks that differ by minutes do not hide it", func(t *testing.T) {
 		w := newWorld()
@@ -202,6 +204,9 @@ func TestResumeOfAnOpenIntent(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.wantStory(t, "intent 1", "found u-0000001", "succeeded u-0000001")
+		if n := w.count("UpdateClusterVersion"); n != 0 {
+			t.Errorf("%d requests", n)
+		}
 	})
 	t.Run("done meanwhile", func(t *testing.T) {
 		w := newWorld()
