@@ -27,6 +27,19 @@ type gateFailed struct{ evaluation }
 
 func (e *gateFailed) Error() string { return e.text(state.GateFail) }
 
+// moveError says which object could not be moved.
+type moveError struct {
+	object  string
+	percent int
+	err     error
+}
+
+func (e *moveError) Error() string {
+	return fmt.Sprintf("%s could not be moved to %d %%: %s", e.object, e.percent, eksaws.Message(e.err))
+}
+
+func (e *moveError) Unwrap() error { return e.err }
+
 // Act brings the destination to its share and watches it there. It returns nil when
 // every gate has passed after the hold, and otherwise a *state.Stop that says where
 // the traffic is: 3 somebody else changed the weights, 4 a gate without an answer, 5
@@ -196,7 +209,7 @@ func (s *Stage) shift(ctx context.Context, rec state.Recorder, sc *scene) error 
 	for _, m := range sc.movers {
 		x, err := s.begin(ctx, rec, m, w)
 		if err != nil {
-			return fmt.Errorf("move %s to %d %%: %w", m.object(), s.spec.Percent, err)
+			return &moveError{object: m.object(), percent: s.spec.Percent, err: err}
 		}
 		if x != nil {
 			taken = append(taken, x)
@@ -204,7 +217,7 @@ func (s *Stage) shift(ctx context.Context, rec state.Recorder, sc *scene) error 
 	}
 	for _, x := range taken {
 		if err := s.finish(ctx, rec, x); err != nil {
-			return fmt.Errorf("move %s to %d %%: %w", x.mover.object(), s.spec.Percent, err)
+			return &moveError{object: x.mover.object(), percent: s.spec.Percent, err: err}
 		}
 	}
 	return nil

@@ -109,7 +109,10 @@ func (b *balancer) viewOf(actions []elbtypes.Action) (*view, error) {
 		return nil, fmt.Errorf("%s: %w", b.object(), err)
 	}
 	share := state.Share{Target: b.id}
-	members := 0
+	members, all := 0, 0
+	for _, g := range groups {
+		all += weightOf(g)
+	}
 	for _, side := range state.Sides {
 		g, ok := findGroup(groups, b.group[side])
 		if !ok {
@@ -130,7 +133,7 @@ func (b *balancer) viewOf(actions []elbtypes.Action) (*view, error) {
 	return &view{
 		actions: actions,
 		shares:  []state.Share{share},
-		pairs: []pairView{{target: b.id, pair: func(dest state.Side) pair {
+		pairs: []pairView{{target: b.id, others: all - share.Sum(), pair: func(dest state.Side) pair {
 			p := pairOf(share, dest)
 			p.others, p.limit = others, maxGroupWeight
 			return p

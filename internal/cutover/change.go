@@ -105,6 +105,8 @@ type view struct {
 type pairView struct {
 	target string
 	pair   func(dest state.Side) pair
+	// others is the weight of the members that are not of the pair.
+	others int
 }
 
 // mover makes changes of one object: a hosted zone or one action list.

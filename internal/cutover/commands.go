@@ -13,11 +13,18 @@ import (
 // overwrites whatever is there.
 func (m *zoneMover) commands(now *view, c *change) []string {
 	batch := c.batch()
-	if now == nil {
-		batch.Changes = nil
+	batch.Changes = nil
+	create := r53types.ChangeActionUpsert
+	if now != nil {
+		create = r53types.ChangeActionCreate
 		for i := range c.NewSets {
-			batch.Changes = append(batch.Changes, r53types.Change{Action: r53types.ChangeActionUpsert, ResourceRecordSet: &c.NewSets[i]})
+			if have, ok := m.find(now, c.NewSets[i]); ok {
+				batch.Changes = append(batch.Changes, r53types.Change{Action: r53types.ChangeActionDelete, ResourceRecordSet: &have})
+			}
 		}
+	}
+	for i := range c.NewSets {
+		batch.Changes = append(batch.Changes, r53types.Change{Action: create, ResourceRecordSet: &c.NewSets[i]})
 	}
 	return []string{fmt.Sprintf("aws route53 change-resource-record-sets --hosted-zone-id %s --change-batch %s", m.id, shellJSON(batch))}
 }

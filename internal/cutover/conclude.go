@@ -47,7 +47,12 @@ func (s *Stage) conclude(ctx context.Context, rec state.Recorder, err error) err
 			Detail: detail(s.noted(gate.failures()))})
 		return s.goBack(ctx, rec, &retreat{why: text, code: state.ExitPutBack, known: e == nil, failed: gate.failures()})
 	}
-	return s.goBack(ctx, rec, &retreat{why: eksaws.Message(err), code: state.ExitPutBack})
+	why := eksaws.Message(err)
+	var move *moveError
+	if errors.As(err, &move) {
+		why = move.Error()
+	}
+	return s.goBack(ctx, rec, &retreat{why: why, code: state.ExitPutBack})
 }
 
 func (e evaluation) failures() []asked {

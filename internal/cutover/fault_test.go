@@ -145,7 +145,9 @@ func TestForeignChangeFoundOnResume(t *testing.T) {
 	}
 	w.crashAt = 0
 	w.r53.edit(zoneShop, api, r53types.RRTypeA, "green", func(s *r53types.ResourceRecordSet) { s.TTL = aws.Int64(5) })
-	wantStop(t, w.walk(context.Background()), state.ExitBlocked, "somebody else changed it", "aws route53 change-resource-record-sets")
+	wantStop(t, w.walk(context.Background()), state.ExitBlocked, "somebody else changed it", "aws route53 change-resource-record-sets",
+		// What is to be deleted is what is there now, or Route 53 would refuse the command.
+		`{"Action":"DELETE","ResourceRecordSet":{"Name":"api.shop.example.com.","ResourceRecords":[{"Value":"192.0.2.20"}],"SetIdentifier":"green","TTL":5,"Type":"A","Weight":0}}`)
 	// Asked and answered by running it again: the weights are as expected, so it goes on.
 	if err := w.walk(context.Background()); err != nil {
 		t.Fatal(err)
@@ -325,14 +327,14 @@ func TestDeathAnywhereAroundAPutBack(t *testing.T) {
 // same command goes on to the same end.
 func TestInterruptAnywhere(t *testing.T) {
 	whole := newWorld(t)
-	whole.hold = time.Second
+	whole.hold, whole.stages = time.Second, []int{10, 100}
 	if err := whole.walk(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	for _, back := range []bool{true, false} {
 		for k := 1; k <= whole.points; k++ {
 			w := newWorld(t)
-			w.hold = time.Second
+			w.hold, w.stages = time.Second, whole.stages
 			w.deps = func(d *StageDeps) { d.OnInterrupt = func() bool { return back } }
 			ctx, cancel := context.WithCancel(context.Background())
 			w.journal.point = func(name string) {

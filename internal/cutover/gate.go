@@ -183,8 +183,8 @@ func (s *Stage) percentNow(r *reading) int {
 	return max(least, 0)
 }
 
-// part is the destination's part of the traffic between 0 and 1, the least of all
-// targets and types.
+// part is the destination's part of all traffic between 0 and 1, members that are not of
+// the pair included: the least of all targets and types.
 func (s *Stage) part(r *reading) float64 {
 	least := 1.0
 	for _, pv := range r.pairs {
@@ -192,7 +192,7 @@ func (s *Stage) part(r *reading) float64 {
 		if p.sum() == 0 {
 			return 0
 		}
-		least = min(least, float64(p.dest)/float64(p.sum()))
+		least = min(least, float64(p.dest)/float64(p.sum()+pv.others))
 	}
 	return least
 }

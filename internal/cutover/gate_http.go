@@ -88,7 +88,10 @@ func (s *Stage) askRecord(ctx context.Context, g planfile.Gate, h planfile.HTTP,
 		if s.final(ctx, err) {
 			return nil, err
 		}
-		return []asked{s.unknown(g, h, rec.id, r, "http: "+eksaws.Message(err))}, nil
+		return []asked{s.unknown(g, rec.id, r, "http: "+eksaws.Message(err))}, nil
+	}
+	if len(dials) == 0 {
+		return []asked{s.unknown(g, rec.id, r, fmt.Sprintf("http: %s of %s has no value that could be dialled", s.d.Destination, rec.name))}, nil
 	}
 	direct := probeOf(h, max(h.Samples, h.AtLeast), dials)
 	probes := []Probe{direct}
@@ -122,7 +125,7 @@ func (s *Stage) askRecord(ctx context.Context, g planfile.Gate, h planfile.HTTP,
 // answers, UNKNOWN when it does not either (semantics 16).
 func (s *Stage) bothSilent(ctx context.Context, h planfile.HTTP, rec *record, a *asked) error {
 	dials, err := rec.dials(ctx, s.d.Origin)
-	if err != nil {
+	if len(dials) == 0 || err != nil {
 		if s.final(ctx, err) {
 			return err
 		}
@@ -160,7 +163,7 @@ func (s *Stage) askByName(ctx context.Context, g planfile.Gate, h planfile.HTTP,
 	if err != nil {
 		return nil, err
 	}
-	a := s.judge(g, h, "name", r, res, "")
+	a := s.judge(g, h, h.URL, r, res, "")
 	met := float64(res.Samples) * part
 	if a.result.Verdict == state.GatePass && met+1e-9 < float64(h.AtLeast) {
 		a.result.Verdict = state.GateUnknown
@@ -213,7 +216,7 @@ func (s *Stage) judge(g planfile.Gate, h planfile.HTTP, target string, r *readin
 	return a
 }
 
-func (s *Stage) unknown(g planfile.Gate, _ planfile.HTTP, target string, r *reading, text string) asked {
+func (s *Stage) unknown(g planfile.Gate, target string, r *reading, text string) asked {
 	return asked{gate: g, good: -1, result: state.GateResult{Gate: "http", Target: target, Percent: s.percentNow(r),
 		Verdict: state.GateUnknown, Text: text}}
 }

@@ -56,6 +56,19 @@ func TestEnoughSamplesToMeetTheDestination(t *testing.T) {
 	}
 }
 
+// Groups that are not of the pair answer their part of the samples.
+func TestOthersTakeTheirPartOfTheSamples(t *testing.T) {
+	w := onlyALB(t, planfile.HTTP{URL: "https://shop.example.com/", Samples: 1, AtLeast: 10})
+	w.lb.listener(shopHTTP, split(tgBlue, 100, tgOther, 100))
+	w.start[0].Blue = 100
+	if err := w.walk(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if n := w.prober.probes[len(w.prober.probes)-1].Samples; n != 200 {
+		t.Errorf("%d samples to meet 5 %% of the traffic ten times, want 200", n)
+	}
+}
+
 func TestNothingIsProbedByNameAtWeightZero(t *testing.T) {
 	w := onlyALB(t, planfile.HTTP{URL: "https://shop.example.com/", Samples: 100, AtLeast: 10})
 	w.prober.hook = func(Probe) {

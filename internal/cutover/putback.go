@@ -2,6 +2,7 @@ package cutover
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,7 +13,15 @@ import (
 )
 
 // backDeadline bounds a put-back as a whole; it is not ended by an interrupt.
-const backDeadline = 20 * time.Minute
+const (
+	backDeadline = 20 * time.Minute
+	// backTurn bounds one target's first turn in it, so that an endpoint that is away
+	// does not keep the others from going back.
+	backTurn = 2 * time.Minute
+	// originPatience bounds the look at the origin: what does not answer by then speaks
+	// for nobody.
+	originPatience = 30 * time.Second
+)
 
 // retreat is a put-back that has been decided.
 type retreat struct {
@@ -58,7 +67,10 @@ func (s *Stage) goBack(ctx context.Context, rec state.Recorder, why *retreat) er
 		return &state.Stop{Code: state.ExitDisplaced, Why: why.why + "; and the traffic cannot be put back", Cause: err,
 			Cure: "set the weights from before the run by hand, then run the same command again"}
 	}
-	if ill := s.originIll(bctx, why.failed); ill != "" {
+	octx, done := context.WithTimeout(bctx, originPatience)
+	ill := s.originIll(octx, why.failed)
+	done()
+	if ill != "" {
 		return s.bothIll(bctx, sc, why, ill)
 	}
 	return s.report(bctx, quiet, sc, why, s.backAll(bctx, quiet, sc))
@@ -84,14 +96,29 @@ func (s *Stage) bothIll(ctx context.Context, sc *scene, why *retreat, ill string
 func (s *Stage) backAll(ctx context.Context, rec state.Recorder, sc *scene) map[mover]error {
 	failed := map[mover]error{}
 	var taken []*sent
-	for _, m := range slices.Backward(sc.movers) {
+	turn := func(ctx context.Context, m mover) error {
 		x, err := s.backOne(ctx, rec, sc, m)
-		if err != nil {
-			failed[m] = err
-			continue
-		}
 		if x != nil {
 			taken = append(taken, x)
+		}
+		return err
+	}
+	for _, m := range slices.Backward(sc.movers) {
+		mctx, cancel := context.WithTimeout(ctx, backTurn)
+		if err := turn(mctx, m); err != nil {
+			failed[m] = err
+		}
+		cancel()
+	}
+	for _, m := range slices.Backward(sc.movers) {
+		if err := failed[m]; eksaws.IsUnavailable(err) || errors.Is(err, context.DeadlineExceeded) {
+			delete(failed, m)
+			if fresh, err := s.scene(ctx); err == nil {
+				sc = fresh // it knows the intents of the first turn
+			}
+			if err := turn(ctx, m); err != nil {
+				failed[m] = err
+			}
 		}
 	}
 	for _, x := range taken {

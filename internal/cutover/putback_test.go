@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	r53types "github.com/aws/aws-sdk-go-v2/service/route53/types"
 
+	eksaws "github.com/eksbg/eksbg/internal/aws"
 	"github.com/eksbg/eksbg/internal/state"
 )
 
@@ -479,4 +481,71 @@ func TestCredentialsThatEndDuringTheHold(t *testing.T) {
 		t.Fatal(fmt.Errorf("logged in again: %w", err))
 	}
 	w.wantWhere(atTen)
+}
+
+// Between two stages the run hands a cancelled context to the next one: it decides about
+// the traffic all the same.
+func TestInterruptedBetweenStages(t *testing.T) {
+	for _, back := range []bool{true, false} {
+		w := newWorld(t)
+		w.stages = []int{10}
+		w.deps = func(d *StageDeps) { d.OnInterrupt = func() bool { return back } }
+		if err := w.walk(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		w.stages = []int{10, 50}
+		wantStop(t, w.walk(ctx), state.ExitInterrupted, "Nobody watches these weights")
+		w.wantWhere(map[bool]string{true: atStart, false: atTen}[back])
+	}
+}
+
+// An endpoint that is away for a while keeps neither the other target nor, in the end,
+// its own from going back.
+func TestPutBackWithAnEndpointThatIsAway(t *testing.T) {
+	w := newWorld(t)
+	w.failingAt(50, 1)
+	away := 0
+	w.fail = func(call string) error {
+		if _, due := PutBackDue(w.journal); due && call == "DescribeListeners" && len(w.changes) == 5 {
+			away++
+			return &net.OpError{Op: "dial", Net: "tcp", Err: errReset}
+		}
+		return nil
+	}
+	wantStop(t, w.walk(context.Background()), state.ExitPutBack)
+	w.wantWhere(atStart)
+	if away == 0 {
+		t.Error("the endpoint was never away")
+	}
+	if n := len(w.changes); w.changes[n-1] != "elasticloadbalancing:ModifyListener" {
+		t.Errorf("changes %q: the listener should have been the last", w.changes)
+	}
+}
+
+// The endpoint is away while the first target of all is moved: nothing is known to be
+// wrong, and the run makes an exit 4 of it.
+func TestEndpointThatIsAwayDuringAShift(t *testing.T) {
+	w := newWorld(t)
+	away := false
+	w.fail = func(call string) error {
+		if call == "ChangeResourceRecordSets" {
+			away = true
+		}
+		if away {
+			return &net.OpError{Op: "dial", Net: "tcp", Err: errReset}
+		}
+		return nil
+	}
+	err := w.walk(context.Background())
+	var stop *state.Stop
+	if err == nil || errors.As(err, &stop) || !eksaws.IsUnavailable(err) {
+		t.Fatalf("got %v, want the plain error", err)
+	}
+	w.fail = nil
+	if err := w.walk(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	w.wantWhere(atEnd)
 }

@@ -32,6 +32,8 @@ type recordView struct {
 	sets   map[state.Side]r53types.ResourceRecordSet
 	// others counts the members of the same name and type that are not of the pair.
 	others int
+	// weightOfOthers is their weight in all.
+	weightOfOthers int
 }
 
 func (v recordView) weight(side state.Side) int { return int(aws.ToInt64(v.sets[side].Weight)) }
@@ -123,6 +125,7 @@ func (r *record) pick(t r53types.RRType, sets []r53types.ResourceRecordSet, in f
 		side, ours := r.side(id)
 		if !ours {
 			v.others++
+			v.weightOfOthers += int(aws.ToInt64(set.Weight))
 			continue
 		}
 		if set.Weight == nil {

@@ -57,7 +57,7 @@ func (m *zoneMover) read(ctx context.Context) (*view, error) {
 		v.shares = append(v.shares, share)
 		v.records = append(v.records, views...)
 		for _, rv := range views {
-			v.pairs = append(v.pairs, pairView{target: r.id, pair: rv.pair})
+			v.pairs = append(v.pairs, pairView{target: r.id, pair: rv.pair, others: rv.weightOfOthers})
 		}
 	}
 	return v, nil

@@ -189,12 +189,17 @@ func (s *Stage) lookTwice(ctx context.Context, sc *scene) (*reading, string, err
 // when they are where the stage wants them and the journal holds a verdict newer than
 // them (semantics 12), Blocked when somebody else set them.
 func (s *Stage) Observe(ctx context.Context) (state.Observation, error) {
-	sc, err := s.scene(ctx)
+	sc, err := s.scene(context.WithoutCancel(ctx))
 	if err != nil {
 		return blockedOr(err)
 	}
 	if sc.ledger.due != "" {
 		return state.Observation{Status: state.Ready, Reason: "the traffic has to be put back first: " + sc.ledger.due}, nil
+	}
+	if sc.ledger.shifted(sc.start) {
+		// Interrupted with traffic on both sides, Act has to decide about it (semantics 20);
+		// so the look before it is not given up.
+		ctx = context.WithoutCancel(ctx)
 	}
 	r, who, err := s.lookTwice(ctx, sc)
 	if err != nil {
