@@ -26,7 +26,7 @@ func (c *campaign) send(ctx context.Context, ro *rollout, a attempt) error {
 	l, err := c.patch(ctx, ro.owner, a.Stamp)
 	switch {
 	case err == nil:
-		return c.outcome(name, state.Accepted, restartedAt+"="+a.Stamp, l)
+		return c.outcome(name, state.Accepted, "restarted at "+a.Stamp, l)
 	case apierrors.IsNotFound(err):
 		ro.active, ro.done = false, true
 		return c.outcome(name, state.Rejected, "it is gone", landed{})
@@ -45,7 +45,7 @@ func (c *campaign) send(ctx context.Context, ro *rollout, a attempt) error {
 // outcome records what came of the newest attempt of an owner, and takes it in.
 func (c *campaign) outcome(owner string, result state.Result, text string, l landed) error {
 	a := c.last[owner]
-	if err := c.rec.Outcome(a.Seq, result, text, l); err != nil {
+	if err := c.rec.Outcome(a.Seq, result, state.Clean(owner+": "+text), l); err != nil {
 		return fmt.Errorf("record the restart of %s: %w", state.Clean(owner), err)
 	}
 	if result == state.Rejected {

@@ -259,17 +259,17 @@ func (s *sim) expectWatches() {
 // roll runs one rollout once all watches stand, for the fake clientset forgets
 // deletions between a list and its watch.
 func (s *sim) roll(owner string, gate chan struct{}, do func()) {
-	s.mu.Lock()
-	for s.watches < s.wanted && s.ctx.Err() == nil {
-		s.cond.Wait()
-	}
-	s.mu.Unlock()
 	if gate != nil {
 		select {
 		case <-gate:
 		case <-s.ctx.Done():
 		}
 	}
+	s.mu.Lock()
+	for s.watches < s.wanted && s.ctx.Err() == nil {
+		s.cond.Wait()
+	}
+	s.mu.Unlock()
 	if s.ctx.Err() == nil {
 		do()
 	}

@@ -143,11 +143,11 @@ func (c *campaign) finish(ro *rollout, a attempt) error {
 	if a.Seq == 0 || ro.view.Found && ro.view.Stamp != a.Stamp {
 		return nil // not restarted by us, or not by us in the end
 	}
-	result, text := state.Succeeded, fmt.Sprintf("%s on %s", plural(ro.view.current(), "pod"), c.minor)
+	result, text := state.Succeeded, fmt.Sprintf("%s: %s on %s", ro.owner, plural(ro.view.current(), "pod"), c.minor)
 	if !ro.view.Found {
-		result, text = state.Unknown, "deleted meanwhile"
+		result, text = state.Unknown, ro.owner.String()+" was deleted meanwhile"
 	}
-	if err := c.rec.Outcome(a.Seq, result, text, a.landed); err != nil {
+	if err := c.rec.Outcome(a.Seq, result, state.Clean(text), a.landed); err != nil {
 		return fmt.Errorf("record that %s is restarted: %w", ro.owner, err)
 	}
 	a.Open = false
@@ -182,7 +182,7 @@ func (c *campaign) watchOver(ro *rollout, todo []*rollout) error {
 	}
 	if text != "" && (fatal || now.Sub(ro.troubled) >= c.Grace) {
 		if a := c.last[ro.owner.String()]; a.Seq > 0 && !a.Open {
-			if err := c.rec.Outcome(a.Seq, state.Failed, text, a.landed); err != nil {
+			if err := c.rec.Outcome(a.Seq, state.Failed, state.Clean(ro.owner.String()+": "+text), a.landed); err != nil {
 				return fmt.Errorf("record that %s fails: %w", ro.owner, err)
 			}
 		}
