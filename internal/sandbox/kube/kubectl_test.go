@@ -11,6 +11,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/eksbg/eksbg/internal/sandbox/kube"
 )
 
 // kubectl runs the stock kubectl against the rig; a test without one on PATH is skipped.
@@ -77,7 +80,9 @@ func (k *kubectl) want(out string, patterns ...string) {
 }
 
 func TestKubectl(t *testing.T) {
-	r := start(t, nil)
+	// kubectl delete pod waits for ever when a StatefulSet's pod is replaced between two
+	// of its reads, so the old pod must not go faster than kubectl reads.
+	r := start(t, func(o *kube.Options) { o.Fargate.Stop = 400 * time.Millisecond })
 	k := r.kubectl()
 	r.seed(deployment("web", 3), statefulSet("db", 2), budget("web", "web", minAvailable("3")))
 	r.settle()
@@ -113,7 +118,11 @@ func TestKubectl(t *testing.T) {
 	k.want(k.run("describe", "node", node), `eks.amazonaws.com/compute-type=fargate:NoSchedule`)
 	k.run("scale", "deployment/web", "--replicas=3")
 	k.run("rollout", "status", "deployment/web")
-	node = k.run("get", "pod", "-l", "app=web", "-o", "jsonpath={.items[0].spec.nodeName}")
+	for _, e := range r.c.ReadyPods("default", map[string]string{"app": "web"}) {
+		if e.Ready { // one that is Terminating could be evicted
+			node = k.run("get", "pod", e.Name, "-o", "jsonpath={.spec.nodeName}")
+		}
+	}
 	k.want(k.fails("drain", node, "--timeout=1s"), `Cannot evict pod as it would violate the pod's disruption budget`)
 }
 

@@ -103,7 +103,7 @@ func (c *Cluster) Serve(l net.Listener, h http.Handler) error {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
-		return errors.Join(l.Close(), fmt.Errorf("kube: cluster %s is closed", c.opts.Name))
+		return l.Close()
 	}
 	c.servers = append(c.servers, s)
 	c.mu.Unlock()

@@ -16,7 +16,8 @@ import (
 type Options struct {
 	// Startup is how long a pod is Pending until it runs; Jitter is added or taken away
 	// at most; Stop is how long a pod is Terminating until it and its node are gone
-	// (never longer than its grace period).
+	// (never longer than its grace period). Below some 300 ms kubectl delete pod can miss
+	// that a StatefulSet's pod was replaced, and wait for ever.
 	Startup, Jitter, Stop time.Duration
 	// Run is how long the containers of pods that may end (a Job's) run before they exit
 	// with 0, unless the pod says otherwise (AnnotationRun). 0 means as long as Startup.
