@@ -17,6 +17,10 @@ import (
 var update = flag.Bool("update", false, "write the expected output of the scripts anew")
 
 func TestMain(m *testing.M) {
+	// Whole runs against the sandbox wait more than they work.
+	if f := flag.Lookup("test.parallel"); f != nil {
+		_ = f.Value.Set("6") // -parallel on the command line is read after this and wins
+	}
 	testscript.Main(m, map[string]func(){"eksbg": func() { os.Exit(Main()) }})
 }
 

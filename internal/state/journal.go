@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -128,7 +129,10 @@ func Open(path string, clk clock.PassiveClock) (*Journal, Recovery, error) {
 
 func open(path string, clk clock.PassiveClock, of openFile) (*Journal, Recovery, error) {
 	if _, err := os.Stat(path); err != nil {
-		return nil, Recovery{}, fmt.Errorf("open journal: %w", err)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, Recovery{}, fmt.Errorf("open journal: %w", err)
+		}
+		return nil, Recovery{}, unwritable(path, err)
 	}
 	lock, err := lockJournal(path)
 	if err != nil {
