@@ -288,3 +288,13 @@ func (f *fakeProber) Probe(ctx context.Context, p Probe) (ProbeResult, error) {
 	bad := int(part * float64(p.Samples))
 	return ProbeResult{Samples: p.Samples, Good: p.Samples - bad, Answered: p.Samples, Kinds: map[string]int{"502": bad}}, nil
 }
+
+// failingAt makes the destination fail its HTTP gate from a share on.
+func (w *world) failingAt(percent int, bad float64) {
+	w.prober.bad = map[state.Side]float64{}
+	w.prober.hook = func(Probe) {
+		if w.r53.weight(zoneShop, api, r53types.RRTypeA, "green") >= percent {
+			w.prober.bad[state.Green] = bad
+		}
+	}
+}

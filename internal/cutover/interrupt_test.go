@@ -1,0 +1,156 @@
+package cutover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	eksaws "github.com/eksbg/eksbg/internal/aws"
+	"github.com/eksbg/eksbg/internal/state"
+)
+
+// Semantics 20.
+func TestInterrupted(t *testing.T) {
+	decide := func(back bool) func(*StageDeps) {
+		return func(d *StageDeps) { d.OnInterrupt = func() bool { return back } }
+	}
+	tests := []struct {
+		name  string
+		at    time.Duration
+		deps  func(*StageDeps)
+		where string
+		texts []string
+	}{
+		{"before the first shift", 20 * time.Second, decide(false), atStart, []string{"before any traffic has moved"}},
+		{"in the hold, back", 4 * time.Minute, decide(true), atStart, []string{"where it was before the run", "Nobody watches"}},
+		{"in the hold, default", 4 * time.Minute, nil, atStart, []string{"where it was before the run"}},
+		{"in the hold, hold", 4 * time.Minute, decide(false), atTen, []string{"the traffic stays where it is", "blue 90 %, green 10 %", "Nobody watches these weights"}},
+		{"between Route 53 and its sync, back", 45 * time.Second, decide(true), atStart, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.deps = tt.deps
+			ctx, cancel := context.WithCancelCause(context.Background())
+			defer cancel(nil)
+			w.clock.after(tt.at, func() { cancel(errors.New("signal: interrupt")) })
+			wantStop(t, w.walk(ctx), state.ExitInterrupted, tt.texts...)
+			w.wantWhere(tt.where)
+			if err := w.walk(context.Background()); err != nil {
+				t.Fatalf("resumed: %v", err)
+			}
+			w.wantWhere(atEnd)
+		})
+	}
+}
+
+func TestInterruptedPutBackThatFails(t *testing.T) {
+	w := newWorld(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	w.clock.after(4*time.Minute, cancel)
+	w.fail = func(call string) error {
+		if _, due := PutBackDue(w.journal); due && call == "ModifyListener" {
+			return apiError("AccessDenied", "no")
+		}
+		return nil
+	}
+	wantStop(t, w.walk(ctx), state.ExitDisplaced, "aws elbv2 modify-listener")
+}
+
+func TestCredentialsThatEndDuringTheHold(t *testing.T) {
+	w := newWorld(t)
+	w.stages = []int{10}
+	over := false
+	w.clock.after(4*time.Minute, func() { over = true })
+	w.fail = func(string) error {
+		if over {
+			return apiError("ExpiredToken", "The security token included in the request is expired")
+		}
+		return nil
+	}
+	err := w.walk(context.Background())
+	var stop *state.Stop
+	if err == nil || errors.As(err, &stop) {
+		t.Fatalf("got %v, want the plain error that the run makes an exit 4 of", err)
+	}
+	if !strings.Contains(err.Error(), "green 10 %") || !strings.Contains(err.Error(), "Nobody watches") {
+		t.Errorf("the error does not say where the traffic is: %v", err)
+	}
+	w.fail = nil
+	if err := w.walk(context.Background()); err != nil {
+		t.Fatal(fmt.Errorf("logged in again: %w", err))
+	}
+	w.wantWhere(atTen)
+}
+
+// Between two stages the run hands a cancelled context to the next one: it decides about
+// the traffic all the same.
+func TestInterruptedBetweenStages(t *testing.T) {
+	for _, back := range []bool{true, false} {
+		w := newWorld(t)
+		w.stages = []int{10}
+		w.deps = func(d *StageDeps) { d.OnInterrupt = func() bool { return back } }
+		if err := w.walk(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		w.stages = []int{10, 50}
+		wantStop(t, w.walk(ctx), state.ExitInterrupted, "Nobody watches these weights")
+		w.wantWhere(map[bool]string{true: atStart, false: atTen}[back])
+	}
+}
+
+// An endpoint that is away for a while keeps neither the other target nor, in the end,
+// its own from going back.
+func TestPutBackWithAnEndpointThatIsAway(t *testing.T) {
+	w := newWorld(t)
+	w.failingAt(50, 1)
+	away := 0
+	w.fail = func(call string) error {
+		if _, due := PutBackDue(w.journal); due && call == "DescribeListeners" && len(w.changes) == 5 {
+			away++
+			return &net.OpError{Op: "dial", Net: "tcp", Err: errReset}
+		}
+		return nil
+	}
+	wantStop(t, w.walk(context.Background()), state.ExitPutBack)
+	w.wantWhere(atStart)
+	if away == 0 {
+		t.Error("the endpoint was never away")
+	}
+	if n := len(w.changes); w.changes[n-1] != "elasticloadbalancing:ModifyListener" {
+		t.Errorf("changes %q: the listener should have been the last", w.changes)
+	}
+}
+
+// The endpoint is away while the first target of all is moved: nothing is known to be
+// wrong, and the run makes an exit 4 of it.
+func TestEndpointThatIsAwayDuringAShift(t *testing.T) {
+	w := newWorld(t)
+	away := false
+	w.fail = func(call string) error {
+		if call == "ChangeResourceRecordSets" {
+			away = true
+		}
+		if away {
+			return &net.OpError{Op: "dial", Net: "tcp", Err: errReset}
+		}
+		return nil
+	}
+	err := w.walk(context.Background())
+	var stop *state.Stop
+	if err == nil || errors.As(err, &stop) || !eksaws.IsUnavailable(err) {
+		t.Fatalf("got %v, want the plain error", err)
+	}
+	w.fail = nil
+	if err := w.walk(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	w.wantWhere(atEnd)
+}
