@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
 	"github.com/eksbg/eksbg/internal/aws"
 	"github.com/eksbg/eksbg/internal/cluster"
@@ -77,7 +78,8 @@ func openMirror(ctx context.Context, client kubernetes.Interface) (*mirror, erro
 			return nil, fmt.Errorf("prepare the watches: %w", err)
 		}
 	}
-	ctx, m.stop = context.WithCancel(ctx)
+	// The reflectors log what they are given to log; what matters of it reaches failed.
+	ctx, m.stop = context.WithCancel(klog.NewContext(ctx, klog.Logger{}))
 	m.factory.StartWithContext(ctx)
 	return m, nil
 }
