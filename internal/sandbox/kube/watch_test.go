@@ -158,7 +158,7 @@ func TestTooOld(t *testing.T) {
 	if !apierrors.IsResourceExpired(err) || !errors.As(err, &status) {
 		t.Fatalf("continued list at a compacted version: %v", err)
 	}
-	rest, err := cm.List(ctx, metav1.ListOptions{Continue: status.Status().ListMeta.Continue})
+	rest, err := cm.List(ctx, metav1.ListOptions{Continue: status.Status().Continue})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -224,7 +224,7 @@ func expiredToken(p position) error {
 		"You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. " +
 		"Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the " +
 		"first chunk was returned and now may show up in the list.")
-	err.ErrStatus.ListMeta.Continue = position{RV: -1, Start: p.Start}.token()
+	err.ErrStatus.Continue = position{RV: -1, Start: p.Start}.token()
 	return err
 }
 

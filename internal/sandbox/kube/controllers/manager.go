@@ -67,9 +67,9 @@ func (m *Manager) Run(ctx context.Context) {
 // Close stops the timers. It comes after Run has returned.
 func (m *Manager) Close() {
 	for _, c := range []*controller[string]{m.deployments, m.replicaSets, m.statefulSets, m.jobs, m.budgets, m.namespaces} {
-		c.Queue.Close()
+		c.Close()
 	}
-	m.garbage.Queue.Close()
+	m.garbage.Close()
 }
 
 func (c *controller[K]) run(ctx context.Context) {

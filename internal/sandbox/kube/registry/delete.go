@@ -131,14 +131,18 @@ func checkPreconditions(res *Resource, o store.Object, p *metav1.Preconditions) 
 		return nil
 	}
 	if p.UID != nil && *p.UID != o.GetUID() {
-		return apierrors.NewConflict(res.GR(), o.GetName(), fmt.Errorf(
-			"Precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, o.GetUID()))
+		return unmet(res, o, "UID", *p.UID, o.GetUID())
 	}
 	if p.ResourceVersion != nil && *p.ResourceVersion != o.GetResourceVersion() {
-		return apierrors.NewConflict(res.GR(), o.GetName(), fmt.Errorf(
-			"Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", *p.ResourceVersion, o.GetResourceVersion()))
+		return unmet(res, o, "ResourceVersion", *p.ResourceVersion, o.GetResourceVersion())
 	}
 	return nil
+}
+
+// unmet is the Conflict of a precondition, in the words of kube-apiserver.
+func unmet(res *Resource, o store.Object, what string, want, have any) error {
+	return apierrors.NewConflict(res.GR(), o.GetName(), fmt.Errorf( //nolint:staticcheck // its words, capital and all
+		"Precondition failed: %s in precondition: %v, %s in object meta: %v", what, want, what, have))
 }
 
 // Evict deletes a pod as pods/eviction does: only when its PodDisruptionBudget allows

@@ -273,8 +273,7 @@ func fits(res *Resource, old, want store.Object) error {
 			"the name of the object (%s) does not match the name on the URL (%s)", want.GetName(), old.GetName()))
 	}
 	if uid := want.GetUID(); uid != "" && uid != old.GetUID() {
-		return apierrors.NewConflict(res.GR(), old.GetName(), fmt.Errorf(
-			"Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, old.GetUID()))
+		return unmet(res, old, "UID", uid, old.GetUID())
 	}
 	if rv := want.GetResourceVersion(); rv != "" && rv != "0" && rv != old.GetResourceVersion() {
 		return apierrors.NewConflict(res.GR(), old.GetName(), errors.New(
