@@ -72,7 +72,7 @@ func (w Workload) deployment() *appsv1.Deployment {
 	d := &appsv1.Deployment{
 		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: w.meta(),
 		Spec: appsv1.DeploymentSpec{
-			Replicas: w.replicas(), Selector: w.selector(), Template: w.template(), Paused: w.Paused,
+			Replicas: w.replicas(), Selector: w.selector(), Template: w.template(),
 			Strategy: appsv1.DeploymentStrategy{Type: appsv1.DeploymentStrategyType(w.Strategy)},
 		},
 	}

@@ -16,6 +16,7 @@ import (
 	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 	"github.com/aws/aws-sdk-go-v2/service/route53"
 	r53types "github.com/aws/aws-sdk-go-v2/service/route53/types"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,7 +26,11 @@ import (
 	"github.com/eksbg/eksbg/internal/sandbox"
 )
 
-type podList = corev1.PodList
+type (
+	podList     = corev1.PodList
+	deployment  = appsv1.Deployment
+	statefulSet = appsv1.StatefulSet
+)
 
 // hop raises a control plane and waits for it.
 func (u *user) hop(cluster, minor string) *ekstypes.Update {

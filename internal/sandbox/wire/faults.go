@@ -30,6 +30,8 @@ type fault struct {
 	Fault
 	start      time.Time
 	seen, hits int
+	// met counts matching calls up to Onset.
+	met int
 }
 
 // NewFaults holds the faults of a scenario; their From and For count from now.
@@ -94,7 +96,7 @@ func (f Fault) check() error {
 	switch {
 	case f.Call == "":
 		return fmt.Errorf("a fault names no call; write call: eks:UpdateClusterVersion, or call: '*'")
-	case f.Nth < 0, f.Every < 0, f.Times < -1, f.Delay < 0, f.From < 0, f.For < 0:
+	case f.Nth < 0, f.Every < 0, f.Onset < 0, f.Times < -1, f.Delay < 0, f.From < 0, f.For < 0:
 		return fmt.Errorf("fault of %s: a count or duration is negative (only times may be -1, for all)", f.Call)
 	case f.Error == "" && f.Status == 0 && f.Delay == 0 && f.Reset == "" && f.Hold == "":
 		return fmt.Errorf("fault of %s does nothing; give it error, status, delay, reset or hold", f.Call)
@@ -133,6 +135,12 @@ func (f Fault) onlyDelays() bool {
 func (f *fault) hit(c Call, now time.Time) bool {
 	if !matches(f.Call, c.Name) || f.Object != "" && !matches(f.Object, c.Object) {
 		return false
+	}
+	if f.met < f.Onset {
+		if f.met++; f.met < f.Onset {
+			return false
+		}
+		f.start = now
 	}
 	since := now.Sub(f.start)
 	if since < f.From || f.For > 0 && since >= f.From+f.For {

@@ -45,6 +45,9 @@ type Fault struct {
 	// for a fault added later, since it was added. Calls outside are not counted.
 	From time.Duration `yaml:"from,omitempty"`
 	For  time.Duration `yaml:"for,omitempty"`
+	// Onset is the matching call, from 1, at which the time of From and For begins
+	// instead: a minute of 503s that begins with the 40th call, whenever that comes.
+	Onset int `yaml:"onset,omitempty"`
 
 	// Error is the error code to answer with, Status its HTTP status and Message its text.
 	Error   string `yaml:"error,omitempty"`

@@ -199,23 +199,36 @@ func TestWhichCallsAFaultHits(t *testing.T) {
 }
 
 func TestAFaultIsBoundedInTime(t *testing.T) {
-	var mu sync.Mutex
-	at := time.Unix(1_800_000_000, 0)
-	now := func() time.Time { mu.Lock(); defer mu.Unlock(); return at }
-	r := serve(t, now, wire.Fault{Call: "*", From: 10 * time.Second, For: time.Minute, Error: "Nope", Status: 503})
-	got := ""
-	for range 10 {
-		status, _, err := r.post(t, "/do", "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		got += map[int]string{503: "x", 200: "."}[status]
-		mu.Lock()
-		at = at.Add(10 * time.Second)
-		mu.Unlock()
-	}
-	if want := ".xxxxxx..."; got != want {
-		t.Errorf("hit %s, want %s", got, want)
+	for name, tt := range map[string]struct {
+		fault wire.Fault
+		want  string
+	}{
+		"from the start":    {wire.Fault{From: 10 * time.Second, For: time.Minute}, ".xxxxxx..."},
+		"from a call on":    {wire.Fault{Onset: 3, For: 30 * time.Second}, "..xxx....."},
+		"after a call":      {wire.Fault{Onset: 3, From: 20 * time.Second, For: 20 * time.Second}, "....xx...."},
+		"nth within a time": {wire.Fault{Onset: 3, Nth: 2, For: time.Minute}, "...x......"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var mu sync.Mutex
+			at := time.Unix(1_800_000_000, 0)
+			now := func() time.Time { mu.Lock(); defer mu.Unlock(); return at }
+			tt.fault.Call, tt.fault.Error, tt.fault.Status = "*", "Nope", 503
+			r := serve(t, now, tt.fault)
+			got := ""
+			for range 10 {
+				status, _, err := r.post(t, "/do", "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				got += map[int]string{503: "x", 200: "."}[status]
+				mu.Lock()
+				at = at.Add(10 * time.Second)
+				mu.Unlock()
+			}
+			if got != tt.want {
+				t.Errorf("hit %s, want %s", got, tt.want)
+			}
+		})
 	}
 }
 

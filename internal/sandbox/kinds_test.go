@@ -1,0 +1,112 @@
+package sandbox_test
+
+import (
+	"strings"
+	"testing"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
+	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/eksbg/eksbg/internal/sandbox"
+)
+
+// Strict is as strict as EKS was: a control plane goes up only when no pod lags.
+func TestStrictRefusesLaggingPods(t *testing.T) {
+	world := serve(t, load(t, "article"), fast)
+	u := userOf(t, world, 1)
+	green := u.kube(sandbox.Green)
+	const name = "fargate-demo-green"
+	if update := u.hop(name, "1.26"); update.Status != ekstypes.UpdateStatusSuccessful {
+		t.Fatalf("the first hop ended as %s", update.Status)
+	}
+	next := func() error {
+		_, err := u.eks.UpdateClusterVersion(t.Context(), &eks.UpdateClusterVersionInput{Name: awssdk.String(name), Version: awssdk.String("1.27")})
+		return err
+	}
+	err := next()
+	if code(err) != "InvalidRequestException" || !strings.Contains(err.Error(), "recycle all offending pod replicas") {
+		t.Fatalf("with lagging pods EKS answered %v", err)
+	}
+	u.restart(green, "kube-system", "coredns", "2026-11-30T10:00:00Z", "1.26")
+	u.restart(green, "fargate-demo", "nginx", "2026-11-30T10:00:00Z", "1.26")
+	// The finished Job keeps its node, and with it an old kubelet, until it is deleted.
+	background := metav1.DeletePropagationBackground
+	if err := green.BatchV1().Jobs("fargate-demo").Delete(t.Context(), "nightly-report", metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "no node lags", func() bool {
+		for _, n := range world.Kube(sandbox.Green).Nodes() {
+			if !strings.HasPrefix(n.Kubelet, "v1.26.") {
+				return false
+			}
+		}
+		return true
+	})
+	if err := next(); err != nil {
+		t.Errorf("without lagging pods: %v", err)
+	}
+}
+
+// Whatever a scenario may hold comes up.
+func TestEveryKindComesUp(t *testing.T) {
+	text := strings.Replace(minimal, "      - {namespace: web, kind: Deployment, name: web, replicas: 2}\n", `      - {namespace: web, kind: Deployment, name: web, replicas: 2, strategy: RollingUpdate, maxSurge: 25%, maxUnavailable: "1", port: 8080, minAvailable: "1"}
+      - {namespace: web, kind: Deployment, name: still, replicas: 1, paused: true, labels: {tier: back}}
+      - {namespace: web, kind: Deployment, name: none, replicas: 0}
+      - {namespace: data, kind: StatefulSet, name: ordered, replicas: 2, partition: 1}
+      - {namespace: data, kind: StatefulSet, name: manual, replicas: 1, strategy: OnDelete, graceSeconds: 5}
+      - {namespace: jobs, kind: Job, name: finished}
+      - {namespace: jobs, kind: Job, name: running, runs: 24h}
+      - {namespace: jobs, kind: CronJob, name: nightly, schedule: "0 4 * * *", suspend: true}
+      - {namespace: jobs, kind: Pod, name: bare}
+`, 1)
+	s, err := sandbox.Parse("kinds", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	world := serve(t, s, fast)
+	u := userOf(t, world, 3)
+	blue := u.kube(sandbox.Blue)
+	for pod, want := range map[string]corev1.PodPhase{
+		"web/app=web": "Running Running", "web/tier=back": "Running", "web/app=none": "",
+		"data/app=ordered": "Running Running", "data/app=manual": "Running",
+		"jobs/app=finished": corev1.PodSucceeded, "jobs/app=running": "Running", "jobs/app=nightly": "", "jobs/app=bare": "Running",
+	} {
+		ns, selector, _ := strings.Cut(pod, "/")
+		if got := phases(t, blue, ns, selector); got != string(want) {
+			t.Errorf("%s: pods are %q, want %q", pod, got, want)
+		}
+	}
+	ctx := t.Context()
+	still := must[*deployment](t)(blue.AppsV1().Deployments("web").Get(ctx, "still", metav1.GetOptions{}))
+	manual := must[*statefulSet](t)(blue.AppsV1().StatefulSets("data").Get(ctx, "manual", metav1.GetOptions{}))
+	ordered := must[*statefulSet](t)(blue.AppsV1().StatefulSets("data").Get(ctx, "ordered", metav1.GetOptions{}))
+	if !still.Spec.Paused || manual.Spec.UpdateStrategy.Type != "OnDelete" || *ordered.Spec.UpdateStrategy.RollingUpdate.Partition != 1 {
+		t.Errorf("got paused %v, strategy %s, partition %v", still.Spec.Paused, manual.Spec.UpdateStrategy.Type, ordered.Spec.UpdateStrategy.RollingUpdate)
+	}
+	if _, err := blue.CoreV1().Services("web").Get(ctx, "web", metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
+	pdb, err := blue.PolicyV1().PodDisruptionBudgets("web").Get(ctx, "web", metav1.GetOptions{})
+	if err != nil || pdb.Status.DisruptionsAllowed != 1 {
+		t.Errorf("the budget is %+v, %v", pdb, err)
+	}
+	cron, err := blue.BatchV1().CronJobs("jobs").Get(ctx, "nightly", metav1.GetOptions{})
+	if err != nil || cron.Spec.Schedule != "0 4 * * *" {
+		t.Errorf("the CronJob is %+v, %v", cron, err)
+	}
+}
+
+// phases lists the phases of the pods that a selector matches.
+func phases(t *testing.T, k kubernetes.Interface, namespace, selector string) string {
+	t.Helper()
+	pods := must[*podList](t)(k.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: selector}))
+	var all []string
+	for _, p := range pods.Items {
+		all = append(all, string(p.Status.Phase))
+	}
+	return strings.Join(all, " ")
+}
