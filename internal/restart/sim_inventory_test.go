@@ -1,0 +1,80 @@
+package restart
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/eksbg/eksbg/internal/cluster"
+)
+
+// inventory reads the simulated cluster afresh, at the minor.
+func (s *sim) inventory(minor string) func(context.Context) (*cluster.Inventory, error) {
+	return func(ctx context.Context) (*cluster.Inventory, error) {
+		inv := &cluster.Inventory{Name: "shop-green", Version: minor, Status: "ACTIVE"}
+		pods, err := s.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+		must(err)
+		sets, err := s.client.AppsV1().ReplicaSets("").List(ctx, metav1.ListOptions{})
+		must(err)
+		nodes, err := s.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		must(err)
+		above := map[types.UID]metav1.OwnerReference{}
+		for i := range sets.Items {
+			if c := metav1.GetControllerOf(&sets.Items[i]); c != nil {
+				above[sets.Items[i].UID] = *c
+			}
+		}
+		for _, n := range nodes.Items {
+			m, err := cluster.Minor(n.Status.NodeInfo.KubeletVersion)
+			must(err)
+			inv.Nodes = append(inv.Nodes, cluster.Node{Name: n.Name, Kubelet: n.Status.NodeInfo.KubeletVersion, Minor: m})
+		}
+		for i := range pods.Items {
+			inv.Pods = append(inv.Pods, seen(&pods.Items[i], above))
+		}
+		inv.Workloads = s.workloads(ctx)
+		return inv, ctx.Err()
+	}
+}
+
+func seen(p *corev1.Pod, above map[types.UID]metav1.OwnerReference) cluster.Pod {
+	out := cluster.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Node: p.Spec.NodeName, Phase: string(p.Status.Phase),
+		Terminating: p.DeletionTimestamp != nil, Finished: finished(p),
+		Owner: cluster.Owner{APIVersion: "v1", Namespace: p.Namespace, Kind: "Pod", Name: p.Name, UID: string(p.UID)}}
+	if c := metav1.GetControllerOf(p); c != nil {
+		o := *c
+		if up, ok := above[o.UID]; ok {
+			o = up
+		}
+		out.Owner = cluster.Owner{APIVersion: o.APIVersion, Namespace: p.Namespace, Kind: o.Kind, Name: o.Name, UID: string(o.UID)}
+	}
+	if c := podCondition(p, corev1.PodReady); c != nil {
+		out.Ready = c.Status == corev1.ConditionTrue
+	}
+	return out
+}
+
+func (s *sim) workloads(ctx context.Context) []cluster.Workload {
+	var out []cluster.Workload
+	ds, err := s.client.AppsV1().Deployments("").List(ctx, metav1.ListOptions{})
+	must(err)
+	for _, d := range ds.Items {
+		out = append(out, cluster.Workload{Owner: cluster.Owner{APIVersion: "apps/v1", Namespace: d.Namespace, Kind: "Deployment", Name: d.Name, UID: string(d.UID)},
+			Replicas: replicas(d.Spec.Replicas), Ready: d.Status.ReadyReplicas, Updated: d.Status.UpdatedReplicas, Current: d.Status.Replicas, Paused: d.Spec.Paused,
+			Generation: d.Generation, Observed: d.Status.ObservedGeneration, RestartedAt: d.Spec.Template.Annotations[restartedAt]})
+	}
+	sts, err := s.client.AppsV1().StatefulSets("").List(ctx, metav1.ListOptions{})
+	must(err)
+	for _, st := range sts.Items {
+		w := cluster.Workload{Owner: cluster.Owner{APIVersion: "apps/v1", Namespace: st.Namespace, Kind: "StatefulSet", Name: st.Name, UID: string(st.UID)},
+			Replicas: replicas(st.Spec.Replicas), Ready: st.Status.ReadyReplicas, Updated: st.Status.UpdatedReplicas, Current: st.Status.Replicas,
+			Strategy: string(st.Spec.UpdateStrategy.Type), Generation: st.Generation, Observed: st.Status.ObservedGeneration, RestartedAt: st.Spec.Template.Annotations[restartedAt]}
+		if r := st.Spec.UpdateStrategy.RollingUpdate; r != nil && r.Partition != nil {
+			w.Partition = *r.Partition
+		}
+		out = append(out, w)
+	}
+	return out
+}
