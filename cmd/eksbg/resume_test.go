@@ -50,11 +50,14 @@ func binary(t *testing.T) string {
 	return path
 }
 
-func startSandbox(t *testing.T, scenario string, speed float64) *sandbox.Sandbox {
+func startSandbox(t *testing.T, scenario string, speed float64, change ...func(*sandbox.Scenario)) *sandbox.Sandbox {
 	t.Helper()
 	sc, err := sandbox.Load(scenario)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, c := range change {
+		c(sc)
 	}
 	box, err := sandbox.Start(t.Context(), sandbox.Options{Scenario: sc, Dir: t.TempDir(), Speed: speed})
 	if err != nil {
