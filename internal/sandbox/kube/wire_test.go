@@ -179,6 +179,28 @@ func TestDiscovery(t *testing.T) {
 	}
 }
 
+// TestOpenAPI checks what kubectl looks for: that PATCH knows fieldValidation (v3), and
+// that there is a v2 document for older ones.
+func TestOpenAPI(t *testing.T) {
+	r := start(t, nil)
+	var index struct {
+		Paths map[string]struct {
+			URL string `json:"serverRelativeURL"`
+		} `json:"paths"`
+	}
+	if err := json.Unmarshal(r.raw("GET", "/openapi/v3", mimeJSON, nil).Body.Bytes(), &index); err != nil || len(index.Paths) != 6 {
+		t.Fatalf("index %+v (%v)", index, err)
+	}
+	w := r.raw("GET", index.Paths["apis/apps/v1"].URL, mimeJSON, nil)
+	if w.Code != 200 || !strings.Contains(w.Body.String(), `"fieldValidation"`) || !strings.Contains(w.Body.String(), "/apis/apps/v1/namespaces/{namespace}/deployments/{name}") {
+		t.Errorf("document of apps/v1: %d %s", w.Code, w.Body)
+	}
+	const proto = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+	if w := r.raw("GET", "/openapi/v2", proto, nil); w.Code != 200 || w.Body.Len() != 0 || !strings.Contains(w.Header().Get("Content-Type"), "spec.v2.v1.0+protobuf") {
+		t.Errorf("v2 in protobuf: %d %q %v", w.Code, w.Body, w.Header())
+	}
+}
+
 // TestOddRequests checks the answers to what is not there or not to be had.
 func TestOddRequests(t *testing.T) {
 	r := start(t, nil)

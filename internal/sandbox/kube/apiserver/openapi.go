@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"net/http"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -11,6 +12,26 @@ import (
 // kubectl create and apply look into the OpenAPI v3 documents for one thing: whether the
 // server validates fields by itself (the query parameter fieldValidation of PATCH). The
 // documents here say that and no more; there are no schemas in them.
+
+// The OpenAPI v2 document in protobuf: what clients ask for is no valid media type, so
+// the answer spells it otherwise (kube-openapi, pkg/handler).
+const (
+	protoOpenAPI         = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+	protoOpenAPIReturned = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+)
+
+// writeOpenAPI2 answers kubectl before 1.30, which reads the older document. There are no
+// schemas in it either, and without anything to say its protobuf form has no bytes.
+func writeOpenAPI2(w http.ResponseWriter, r *http.Request) {
+	if strings.Contains(r.Header.Get("Accept"), protoOpenAPI) {
+		w.Header().Set("Content-Type", protoOpenAPIReturned)
+		w.WriteHeader(http.StatusOK)
+		return
+	}
+	writeJSON(w, map[string]any{
+		"swagger": "2.0", "info": map[string]any{"title": "Kubernetes", "version": "unversioned"}, "paths": map[string]any{},
+	})
+}
 
 func gvPath(gv schema.GroupVersion) string {
 	if gv.Group == "" {

@@ -157,6 +157,8 @@ func (s *Server) serveDiscovery(w http.ResponseWriter, r *http.Request, q reques
 	case "/healthz", "/livez", "/readyz":
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = w.Write([]byte("ok"))
+	case "/openapi/v2":
+		writeOpenAPI2(w, r)
 	case "/openapi/v3":
 		writeJSON(w, openAPIIndex())
 	default:
