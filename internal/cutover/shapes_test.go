@@ -161,3 +161,19 @@ func TestReadErrorsDuringTheHold(t *testing.T) {
 		})
 	}
 }
+
+// Exit 5 is said of what is read last, not of what was done (semantics 15).
+func TestPutBackThatIsUndoneAtOnceIsNotBack(t *testing.T) {
+	w := newWorld(t)
+	w.failingAt(50, 1)
+	w.fail = func(call string) error {
+		if _, due := PutBackDue(w.journal); due && call == "GetChange" {
+			w.lb.listener(shopHTTP, split(tgBlue, 50, tgGreen, 50))
+		}
+		return nil
+	}
+	wantStop(t, w.walk(context.Background()), state.ExitDisplaced, "alb/shop blue 50 %, green 50 %", "aws elbv2 modify-listener")
+	if len(w.journal.of(state.RecordPutBack)) != 0 {
+		t.Error("a put-back is recorded that is not there")
+	}
+}

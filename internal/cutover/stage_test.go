@@ -324,3 +324,34 @@ func TestEverythingElseInTheActionsStays(t *testing.T) {
 		t.Errorf("changes %q", w.changes)
 	}
 }
+
+// Weights that were set again make the verdict before them void (semantics 12).
+func TestVerdictOlderThanTheWeightsIsVoid(t *testing.T) {
+	w := newWorld(t)
+	w.stages = []int{10}
+	if err := w.walk(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	var again state.Record
+	for _, r := range w.journal.of(state.RecordIntent) {
+		var c change
+		if err := json.Unmarshal(r.Change.Detail, &c); err != nil {
+			t.Fatal(err)
+		}
+		if c.Purpose == shift {
+			again = r
+		}
+	}
+	rec := w.journal.recorder("traffic/10")
+	seq, err := rec.Intent(again.Change.Call, again.Change.Object, again.Change.Detail, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rec.Outcome(seq, state.Succeeded, "", nil); err != nil {
+		t.Fatal(err)
+	}
+	obs, err := w.stage(10).Observe(context.Background())
+	if err != nil || obs.Status != state.Ready {
+		t.Errorf("%+v, %v; want Ready: the verdict is older than the weights", obs, err)
+	}
+}
