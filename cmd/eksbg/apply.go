@@ -333,15 +333,13 @@ func (a *applied) stopped(ctx context.Context, m *view.Model, err error) error {
 	}
 	w := a.o.err
 	fmt.Fprintln(w)
-	text.Wrap(w, "Stopped: ", "  ", clean(stop.Error()))
+	text.Wrap(w, "Stopped     ", "            ", clean(stop.Error()))
 	if stop.Cure != "" {
-		text.Wrap(w, "Cure:    ", "         ", clean(stop.Cure))
+		text.Wrap(w, "Cure        ", "            ", clean(stop.Cure))
 	}
-	for _, t := range m.Traffic {
-		fmt.Fprintf(w, "Traffic  %s: blue %d, green %d\n", state.Clean(t.Target), t.Blue, t.Green)
-	}
-	fmt.Fprintf(w, "Look at  eksbg status %s\n", a.session.planPath)
-	fmt.Fprintf(w, "Go on    %s      (exit %d)\n", a.next(stop), stop.Code)
+	text.Traffic(w, m)
+	fmt.Fprintf(w, "%-11s eksbg status %s\n", "Look at", a.session.planPath)
+	fmt.Fprintf(w, "%-11s %s      (exit %d)\n", "Go on", a.next(stop), stop.Code)
 	return exitError(stop.Code)
 }
 

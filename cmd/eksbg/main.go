@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
 
@@ -26,6 +27,9 @@ func main() { os.Exit(Main()) }
 
 // Main runs the command line of this process and returns the exit code.
 func Main() int {
+	// client-go's own log would write between the lines of a run.
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
 	s := streams{in: os.Stdin, out: os.Stdout, err: os.Stderr, clock: clock.RealClock{}}
 	s.interactive = isTerminal(os.Stdin) && isTerminal(os.Stderr) && os.Getenv("CI") == ""
 	root := newRoot(s)

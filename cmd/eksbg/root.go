@@ -104,7 +104,7 @@ func asStop(err error) *state.Stop {
 	}
 	var locked *state.ErrLocked
 	if errors.As(err, &locked) {
-		return &state.Stop{Code: state.ExitLocked, Why: err.Error(), Cure: "wait for it, or look at it with eksbg status"}
+		return &state.Stop{Code: state.ExitLocked, Why: err.Error()}
 	}
 	return &state.Stop{Code: state.ExitFailed, Why: err.Error()}
 }

@@ -5,7 +5,9 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"net/url"
 	"sync"
 	"time"
 
@@ -72,9 +74,18 @@ func (s *session) retryOptions() aws.Options {
 	return aws.Options{OnRetry: func(call string, attempt int, err error, next time.Duration) {
 		if attempt > 2 { // the first ones are everyday
 			fmt.Fprintf(s.err, "%s  %s: %s; attempt %d in %s\n", s.clock.Now().UTC().Format("15:04:05"), call,
-				state.Clean(aws.Message(err)), attempt+1, next.Round(100*time.Millisecond))
+				state.Clean(shortly(err)), attempt+1, next.Round(100*time.Millisecond))
 		}
 	}}
+}
+
+// shortly says why an attempt failed without the address that was tried.
+func shortly(err error) string {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err.Error()
+	}
+	return aws.Message(err)
 }
 
 // connect loads the configuration of every account in use and makes the clients.

@@ -17,7 +17,7 @@ func Active(traffic []state.Share, want state.Side) (state.Side, error) {
 	for _, s := range traffic {
 		if s.Sum() == 0 {
 			return "", &state.Stop{Code: state.ExitBlocked,
-				Why:  fmt.Sprintf("the weights of the pair on %s add up to 0: no side is active there\n%s", s.Target, weights(traffic)),
+				Why:  fmt.Sprintf("the weights of the pair on %s add up to 0: no side is active there\n%s\nnothing has been changed", s.Target, weights(traffic)),
 				Cure: "give the serving side its weight back first; Route 53 treats all zero as all equal, so this is not off"}
 		}
 	}
@@ -31,7 +31,7 @@ func Active(traffic []state.Share, want state.Side) (state.Side, error) {
 		}
 	}
 	return "", &state.Stop{Code: state.ExitBlocked,
-		Why: "the traffic is split, and no journal of an open run explains it\n" + weights(traffic),
+		Why: "the traffic is split, and no journal of an open run explains it\n" + weights(traffic) + "\nnothing has been changed",
 		Cure: "if a run was under way, use its journal (--state FILE)\n" +
 			"if you know which side serves, name it: --active blue or --active green"}
 }

@@ -20,13 +20,22 @@ func Status(w io.Writer, m *view.Model, now time.Time, holder, next string) {
 		stepLine(w, i+1, s, now, holder != "")
 	}
 	fmt.Fprintln(w)
-	for _, t := range m.Traffic {
-		Wrap(w, "Traffic     ", "            ", fmt.Sprintf("%s  blue %d (%d %%), green %d (%d %%)",
-			state.Clean(t.Target), t.Blue, t.Percent(state.Blue), t.Green, t.Percent(state.Green)))
-	}
+	Traffic(w, m)
 	standing(w, m, now, holder)
 	if next != "" {
 		fmt.Fprintf(w, "%-11s %s\n", "Go on", next)
+	}
+}
+
+// Traffic renders the weights of every traffic target, and says when they are not
+// the newest.
+func Traffic(w io.Writer, m *view.Model) {
+	for _, t := range m.Traffic {
+		Wrap(w, "Traffic     ", "            ", fmt.Sprintf("%s blue %d (%d %%), green %d (%d %%)",
+			state.Clean(t.Target), t.Blue, t.Percent(state.Blue), t.Green, t.Percent(state.Green)))
+	}
+	if m.TrafficStale {
+		Wrap(w, "            ", "            ", "as last read; weights were sent after that and not read back yet")
 	}
 }
 

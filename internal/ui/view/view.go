@@ -50,6 +50,9 @@ type Model struct {
 	// Clusters and Traffic are as last seen; they start as the plan saw them.
 	Clusters map[state.Side]state.ClusterView
 	Traffic  []state.Share
+	// TrafficStale is true when weights were sent after Traffic was last read, so that
+	// nobody should take it for where the traffic is.
+	TrafficStale bool
 	// Gates holds the newest result of each gate and target.
 	Gates []state.GateResult
 	// Resumed counts how often a process took the run up again.
@@ -88,8 +91,12 @@ func (m *Model) Apply(r state.Record) {
 		m.step(r)
 	case state.RecordGate:
 		m.gate(r)
+	case state.RecordIntent:
+		if st := m.find(r.Step); st != nil && st.Spec.Kind == state.KindTraffic {
+			m.TrafficStale = true
+		}
 	case state.RecordTraffic:
-		m.Traffic = r.Traffic
+		m.Traffic, m.TrafficStale = r.Traffic, false
 		m.step(r)
 	case state.RecordPutBack:
 		m.PutBack = true
