@@ -288,9 +288,11 @@ func (a *applied) walk(ctx context.Context) error {
 	model := view.Fold(a.journal.Records(""))
 	logger := newPlainLog(a.o.err, model)
 	a.journal.OnRecord(logger.record)
+	b := a.session.builder(a.journal, a)
 	w := &run.Walker{
 		Journal: a.journal,
-		Build:   a.session.builder(a.journal, a).Build,
+		Build:   b.Build,
+		Urgent:  b.Urgent,
 		Control: &control{applied: a},
 		Until:   a.o.until,
 		Login:   a.session.login,

@@ -80,6 +80,23 @@ func TestAFailedGatePutsTheTrafficBackAndWaitsForApproval(t *testing.T) {
 	onceEach(t, requests(t, box))
 }
 
+// Semantics 12: killed between the verdict and the put-back, the next process puts
+// back first, however well the destination does by then.
+func TestKilledBeforeThePutBackItPutsBackFirst(t *testing.T) {
+	t.Parallel()
+	box := startSandbox(t, "hot", testSpeed)
+	box.Fail(sandbox.Failure{Cluster: "green", Status: 502, Percent: 50, Share: 0.3})
+	// Attach, 10 %, 50 %: the fourth change of the listener is the put-back.
+	held := holdAt(t, box, wire.Fault{Call: "elbv2:ModifyListener", Nth: 4, Hold: "before"})
+	p := apply(t, box)
+	<-held
+	kill(t, p)
+	box.Heal("green")
+	says(t, applyExit(t, box, 5), "blue 100 (100 %)")
+	wantShares(t, box, state.Blue, 100)
+	applyExit(t, box, 0, "--approve", "cutover")
+}
+
 func TestApprovalsOfThePlanFile(t *testing.T) {
 	t.Parallel()
 	box := startSandbox(t, "hot", testSpeed, func(sc *sandbox.Scenario) { sc.Plan.Approvals = []string{"cutover"} })

@@ -119,6 +119,21 @@ func (b *Builder) stage(spec state.StepSpec) run.Step {
 	})
 }
 
+// Urgent names the traffic step that has to put the traffic back before anything
+// else is looked at, or "" when none has to.
+func (b *Builder) Urgent() string {
+	if _, due := cutover.PutBackDue(b.History); !due {
+		return ""
+	}
+	last := ""
+	for _, s := range state.Steps(b.History.Records("")) {
+		if s.Kind == state.KindTraffic && len(b.History.Records(s.ID)) > 0 {
+			last = s.ID
+		}
+	}
+	return last
+}
+
 func firstHop(p *state.Plan) string {
 	for _, s := range p.Steps {
 		if s.Kind == state.KindControlPlane {

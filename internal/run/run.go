@@ -59,6 +59,10 @@ type Walker struct {
 	Control Control
 	// Until is the id of the last step to walk; empty walks all.
 	Until string
+	// Urgent names a step that has to act before any other is looked at, or "": the
+	// traffic has to be put back first whatever else stands against the run (semantics
+	// 12). It is asked once, when the walk begins.
+	Urgent func() string
 	// Login gives the command that renews the credentials of a side.
 	Login func(state.Side) string
 	// Next gives the command to type after a stop.
@@ -94,6 +98,9 @@ func (w *Walker) walk(ctx context.Context) *state.Stop {
 		return &state.Stop{Code: state.ExitFailed, Why: fmt.Sprintf("--until %s: no such step in this run", w.Until),
 			Cure: "the steps are: " + strings.Join(w.ids(), ", ")}
 	}
+	if stop := w.urgent(ctx); stop != nil {
+		return stop
+	}
 	for i := 0; ; {
 		steps := state.Steps(w.Journal.Records(""))
 		if i >= len(steps) {
@@ -118,6 +125,26 @@ func (w *Walker) walk(ctx context.Context) *state.Stop {
 		}
 		i++
 	}
+}
+
+// urgent lets the step act that must not wait for any other.
+func (w *Walker) urgent(ctx context.Context) *state.Stop {
+	if w.Urgent == nil {
+		return nil
+	}
+	id := w.Urgent()
+	for _, spec := range state.Steps(w.Journal.Records("")) {
+		if spec.ID != id {
+			continue
+		}
+		step, err := w.Build(ctx, spec)
+		if err != nil {
+			return w.stopFor(ctx, spec, fmt.Errorf("prepare step %s: %w", spec.ID, err))
+		}
+		_, stop := w.start(ctx, spec, step)
+		return stop
+	}
+	return nil
 }
 
 // firstContact is how long an endpoint may stay silent before the first change;
@@ -178,12 +205,40 @@ func (w *Walker) step(ctx context.Context, spec state.StepSpec) (*state.NeedsFir
 }
 
 func (w *Walker) act(ctx context.Context, spec state.StepSpec, step Step) (*state.NeedsFirst, *state.Stop) {
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && !w.underWay(spec) {
 		return nil, w.stopFor(ctx, spec, ctx.Err())
 	}
-	if stop := w.approval(ctx, spec); stop != nil {
-		return nil, stop
+	if ctx.Err() == nil {
+		if stop := w.approval(ctx, spec); stop != nil {
+			return nil, stop
+		}
 	}
+	return w.start(ctx, spec, step)
+}
+
+// underWay tells whether an interrupt finds the traffic between its first shift and
+// its last gate: then the stage itself decides what becomes of it (semantics 20), also
+// when the interrupt came between two stages.
+func (w *Walker) underWay(spec state.StepSpec) bool {
+	if spec.Kind != state.KindTraffic {
+		return false
+	}
+	records := w.Journal.Records("")
+	back := lastPutBack(records)
+	traffic := map[string]bool{}
+	for _, s := range state.Steps(records) {
+		traffic[s.ID] = s.Kind == state.KindTraffic
+	}
+	for _, r := range records {
+		if r.Kind == state.RecordIntent && traffic[r.Step] && r.Seq > back {
+			return true
+		}
+	}
+	return false
+}
+
+// start records the step as begun and lets it act.
+func (w *Walker) start(ctx context.Context, spec state.StepSpec, step Step) (*state.NeedsFirst, *state.Stop) {
 	if stop := w.append(state.Record{Kind: state.RecordStarted, Step: spec.ID, Text: spec.Title}); stop != nil {
 		return nil, stop
 	}

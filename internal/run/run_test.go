@@ -339,3 +339,40 @@ func TestAJournalThatCannotBeWrittenChangesNothing(t *testing.T) {
 		t.Errorf("exit %d, acted %d times", got, acts)
 	}
 }
+
+func TestWhatIsUrgentActsBeforeAnythingElseIsLookedAt(t *testing.T) {
+	first, cut := spec("capacity", state.PhaseCapacity), spec("traffic/10", state.PhaseCutover)
+	cut.Kind, cut.Approval = state.KindTraffic, true
+	m := newMemory(first, cut)
+	back := &state.Stop{Code: state.ExitPutBack, Why: "put back"}
+	w := walker(m, &control{}, &scripted{spec: first, blocked: "short"}, &scripted{spec: cut, wants: 1, err: back})
+	w.Urgent = func() string { return "traffic/10" }
+	if got := code(t, w.Walk(t.Context())); got != state.ExitPutBack {
+		t.Errorf("exit %d, want 5", got)
+	}
+	if got, want := kinds(m), "started:traffic/10 failed:traffic/10 stopped"; got != want {
+		t.Errorf("records %q, want %q", got, want)
+	}
+}
+
+// Semantics 20 holds between two stages as well: the stage decides, not the walk.
+func TestAnInterruptBetweenTwoStagesIsTheStagesToDecide(t *testing.T) {
+	ten, all := spec("traffic/10", state.PhaseCutover), spec("traffic/100", state.PhaseCutover)
+	ten.Kind, all.Kind = state.KindTraffic, state.KindTraffic
+	m := newMemory(ten, all)
+	ctx, cancel := context.WithCancel(t.Context())
+	held := &state.Stop{Code: state.ExitInterrupted, Why: "blue 90, green 10; nobody watches these weights"}
+	acts := 0
+	w := walker(m, &control{}, &scripted{spec: ten, wants: 1, acts: &acts, change: true}, &scripted{spec: all, wants: 1, err: held})
+	build := w.Build
+	w.Build = func(ctx context.Context, sp state.StepSpec) (run.Step, error) {
+		if sp.ID == "traffic/100" {
+			cancel()
+		}
+		return build(ctx, sp)
+	}
+	err := w.Walk(ctx)
+	if code(t, err) != state.ExitInterrupted || !strings.Contains(err.Error(), "nobody watches") {
+		t.Errorf("the stage was not asked: %v", err)
+	}
+}
