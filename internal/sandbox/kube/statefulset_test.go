@@ -24,42 +24,47 @@ func restartSet(t *testing.T, cs *kubernetes.Clientset, name string) {
 }
 
 // TestStatefulSetRollsInOrder restarts a StatefulSet after an upgrade: from the highest
-// ordinal down, one pod at a time, each on a new node with the new kubelet.
+// ordinal down, one pod at a time whatever its policy, each on a new node with the new
+// kubelet.
 func TestStatefulSetRollsInOrder(t *testing.T) {
-	r := start(t, nil)
-	r.seed(statefulSet("db", 4))
-	r.settle()
-	cs := r.client(mimeProto)
-	pods, err := cs.CoreV1().Pods("default").Watch(deadline(t), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
+	for _, policy := range []appsv1.PodManagementPolicyType{appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement} {
+		t.Run(string(policy), func(t *testing.T) {
+			r := start(t, nil)
+			r.seed(statefulSet("db", 4, func(s *appsv1.StatefulSet) { s.Spec.PodManagementPolicy = policy }))
+			r.settle()
+			cs := r.client(mimeProto)
+			pods, err := cs.CoreV1().Pods("default").Watch(deadline(t), metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer pods.Stop()
+			r.minor.Store("1.32")
+			restartSet(t, cs, "db")
+			var gone []string
+			down := map[string]bool{}
+			for e := range pods.ResultChan() {
+				p, ok := e.Object.(*corev1.Pod)
+				if !ok {
+					t.Fatalf("the watch ended: %v", e.Object)
+				}
+				down[p.Name] = !isReady(p) || p.DeletionTimestamp != nil
+				if n := len(trues(down)); n > 1 {
+					t.Fatalf("pods %v are down at once", trues(down))
+				}
+				if e.Type == "DELETED" {
+					gone = append(gone, p.Name)
+				}
+				if len(gone) == 4 && len(trues(down)) == 0 {
+					break
+				}
+			}
+			if want := []string{"db-3", "db-2", "db-1", "db-0"}; !slices.Equal(gone, want) {
+				t.Errorf("pods went in the order %v, want %v", gone, want)
+			}
+			follow(t, cs.AppsV1().StatefulSets("default"), named("db"), setRolledOut)
+			checkKubelets(t, cs, "1.32", 4)
+		})
 	}
-	defer pods.Stop()
-	r.minor.Store("1.32")
-	restartSet(t, cs, "db")
-	var gone []string
-	down := map[string]bool{}
-	for e := range pods.ResultChan() {
-		p, ok := e.Object.(*corev1.Pod)
-		if !ok {
-			t.Fatalf("the watch ended: %v", e.Object)
-		}
-		down[p.Name] = !isReady(p) || p.DeletionTimestamp != nil
-		if n := len(trues(down)); n > 1 {
-			t.Fatalf("pods %v are down at once", trues(down))
-		}
-		if e.Type == "DELETED" {
-			gone = append(gone, p.Name)
-		}
-		if len(gone) == 4 && len(trues(down)) == 0 {
-			break
-		}
-	}
-	if want := []string{"db-3", "db-2", "db-1", "db-0"}; !slices.Equal(gone, want) {
-		t.Errorf("pods went in the order %v, want %v", gone, want)
-	}
-	follow(t, cs.AppsV1().StatefulSets("default"), named("db"), setRolledOut)
-	checkKubelets(t, cs, "1.32", 4)
 }
 
 func trues(m map[string]bool) []string {

@@ -259,6 +259,37 @@ func until(t *testing.T, w watcher, ok func() bool) {
 	}
 }
 
+// TestSharedOwner keeps an object while one of its owners lives.
+func TestSharedOwner(t *testing.T) {
+	r := start(t, nil)
+	cm := r.client(mimeJSON).CoreV1().ConfigMaps("default")
+	ctx := deadline(t)
+	child := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "child"}}
+	for _, name := range []string{"one", "two"} {
+		o, err := cm.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		child.OwnerReferences = append(child.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: name, UID: o.UID})
+	}
+	if _, err := cm.Create(ctx, child, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := cm.Delete(ctx, "one", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	follow(t, cm, named("child"), func(c *corev1.ConfigMap) bool {
+		return len(c.OwnerReferences) == 1 && c.OwnerReferences[0].Name == "two"
+	})
+	if err := cm.Delete(ctx, "two", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, cm, func() bool {
+		_, err := cm.Get(ctx, "child", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+}
+
 // TestNamespace empties a namespace and then removes it; nothing new may come meanwhile.
 func TestNamespace(t *testing.T) {
 	r := start(t, nil)
