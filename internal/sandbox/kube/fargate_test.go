@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -177,6 +179,36 @@ func TestJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, cs.CoreV1().Nodes(), func() bool { return len(r.c.Nodes()) == 0 })
+}
+
+// TestJobReplaces makes up for a pod that is deleted: while it is Terminating, or only
+// when it is gone.
+func TestJobReplaces(t *testing.T) {
+	for policy, most := range map[batchv1.PodReplacementPolicy]int{batchv1.TerminatingOrFailed: 2, batchv1.Failed: 1} {
+		t.Run(string(policy), func(t *testing.T) {
+			r := start(t, func(o *kube.Options) { o.Fargate.Stop = 150 * time.Millisecond })
+			tmpl := podTemplate("job")
+			tmpl.Spec.RestartPolicy = corev1.RestartPolicyNever
+			tmpl.Annotations = map[string]string{kube.AnnotationRun: "forever"}
+			r.seed(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "long"}, Spec: batchv1.JobSpec{PodReplacementPolicy: &policy, Template: tmpl}})
+			r.settle()
+			cs := r.client(mimeJSON)
+			pods := cs.CoreV1().Pods("default")
+			old := r.c.ReadyPods("default", nil)[0].Name
+			if err := pods.Delete(deadline(t), old, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			got := 0
+			until(t, pods, func() bool {
+				got = max(got, count(t, cs, "job-name=long"))
+				_, err := pods.Get(deadline(t), old, metav1.GetOptions{})
+				return apierrors.IsNotFound(err) && count(t, cs, "job-name=long") == 1
+			})
+			if got != most {
+				t.Errorf("there were up to %d pods, want %d", got, most)
+			}
+		})
+	}
 }
 
 // TestJobFails gives up after the backoff limit.

@@ -3,6 +3,7 @@ package kube_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -147,10 +148,60 @@ func TestDeploymentRollsWithinItsBounds(t *testing.T) {
 			if most != c.most || least != c.least {
 				t.Errorf("up to %d replicas were wanted and down to %d pods available, want %d and %d", most, least, c.most, c.least)
 			}
-			follow(t, cs.AppsV1().Deployments("default"), named("web"), rolledOut)
+			follow(t, cs.AppsV1().Deployments("default"), named("web"), func(d *appsv1.Deployment) bool {
+				return rolledOut(d) && reasons(d) == "MinimumReplicasAvailable NewReplicaSetAvailable"
+			})
 			checkKubelets(t, cs, "1.32", int(c.replicas))
 		})
 	}
+}
+
+// reasons are those of the conditions, in order.
+func reasons(d *appsv1.Deployment) string {
+	var out []string
+	for _, c := range d.Status.Conditions {
+		out = append(out, c.Reason)
+	}
+	slices.Sort(out)
+	return strings.Join(out, " ")
+}
+
+// TestRollover changes the template again in the middle of a rollout: with two old sets
+// the bounds hold as with one.
+func TestRollover(t *testing.T) {
+	r := start(t, nil)
+	r.seed(deployment("web", 8, rolling("2", "1")))
+	r.settle()
+	cs := r.client(mimeProto)
+	again := func(at string) {
+		if _, err := cs.AppsV1().Deployments("default").Patch(deadline(t), "web", types.StrategicMergePatchType, restart(at), metav1.PatchOptions{}); err != nil {
+			t.Fatalf("restart: %v", err)
+		}
+	}
+	rounds := 1
+	watching(t, cs, func() { again("round 1") }, func(o *observer) {
+		if o.wanted() > 10 || o.available() < 7 {
+			t.Errorf("round %d: %d replicas wanted and %d available, want at most 10 and at least 7", rounds, o.wanted(), o.available())
+		}
+		fresh := 0
+		for _, p := range o.pods {
+			if isReady(p) && p.Annotations["kubectl.kubernetes.io/restartedAt"] == fmt.Sprint("round ", rounds) {
+				fresh++
+			}
+		}
+		if fresh == 3 && rounds < 4 {
+			rounds++
+			again(fmt.Sprint("round ", rounds))
+		}
+	}, func(o *observer) bool {
+		n := 0
+		for _, p := range o.pods {
+			if p.Annotations["kubectl.kubernetes.io/restartedAt"] == "round 4" && isReady(p) {
+				n++
+			}
+		}
+		return n == 8 && len(o.pods) == 8
+	})
 }
 
 func allAnnotated(pods map[string]*corev1.Pod) bool {

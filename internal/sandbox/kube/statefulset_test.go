@@ -134,6 +134,45 @@ func TestStatefulSetOnDelete(t *testing.T) {
 	follow(t, sets, named("db"), observed(1))
 }
 
+// TestStatefulSetRollback goes back to an older template: its revision is raised, no new
+// one is made.
+func TestStatefulSetRollback(t *testing.T) {
+	r := start(t, nil)
+	r.seed(statefulSet("db", 1))
+	r.settle()
+	cs := r.client(mimeJSON)
+	sets := cs.AppsV1().StatefulSets("default")
+	first := ""
+	for i, image := range []string{"db:1", "db:2", "db:1"} {
+		patch := `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"` + image + `"}]}}}}`
+		if _, err := sets.Patch(deadline(t), "db", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		last := ""
+		follow(t, sets, named("db"), func(s *appsv1.StatefulSet) bool {
+			last = s.Status.UpdateRevision
+			return setRolledOut(s)
+		})
+		if i == 0 {
+			first = last
+		}
+		if same := last == first; same != (image == "db:1") {
+			t.Errorf("revision %s for %s, that of db:1 is %s", last, image, first)
+		}
+	}
+	l, err := cs.AppsV1().ControllerRevisions("default").List(deadline(t), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int64{}
+	for _, rev := range l.Items {
+		got[rev.Name] = rev.Revision
+	}
+	if len(got) != 2 || got[first] != 3 {
+		t.Errorf("revisions %v, want two, and %s at 3", got, first)
+	}
+}
+
 // TestStatefulSetScale creates in order and removes in reverse order; with Parallel all
 // at once. Claims stay.
 func TestStatefulSetScale(t *testing.T) {

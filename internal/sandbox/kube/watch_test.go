@@ -220,6 +220,9 @@ func TestPages(t *testing.T) {
 	if err != nil || some.Continue == "" || some.RemainingItemCount != nil || !slices.Equal(configMaps(some), []string{"c1"}) {
 		t.Errorf("a page with a selector: %v, %+v, %v", configMaps(some), some.ListMeta, err)
 	}
+	if l, err := cm.List(ctx, metav1.ListOptions{Limit: 1, ResourceVersion: "0"}); err != nil || len(l.Items) != 8 || l.Continue != "" {
+		t.Errorf("a list that any version will do for: %d items (%v), want all 8, as from the watch cache", len(l.Items), err)
+	}
 	if _, err := cm.List(ctx, metav1.ListOptions{Continue: "bogus"}); !apierrors.IsBadRequest(err) {
 		t.Errorf("a made-up token: %v", err)
 	}

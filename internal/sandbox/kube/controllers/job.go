@@ -103,7 +103,11 @@ func (m *Manager) jobPods(c *controller[string], j *batchv1.Job, s *batchv1.JobS
 		s.Active = target
 		return m.deletePods(running[:n])
 	}
-	for n := int32(len(running)); n+terminating < target; n++ {
+	going := int32(0)
+	if p := j.Spec.PodReplacementPolicy; p != nil && *p == batchv1.Failed {
+		going = terminating // replaced only once they are gone
+	}
+	for n := int32(len(running)); n+going < target; n++ {
 		p := podFrom(j.Spec.Template, j.Namespace, metav1.NewControllerRef(j, jobKind))
 		p.GenerateName = j.Name + "-"
 		o, err := m.reg.Create(registry.Pods, p, false)

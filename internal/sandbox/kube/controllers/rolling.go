@@ -55,10 +55,13 @@ func wanted(sets []*appsv1.ReplicaSet) int32 {
 	return n
 }
 
+// availableOf counts the pods that are available and will stay: a status may still count
+// some that its ReplicaSet is about to delete. The original takes the status as it is; at
+// the pace of the sandbox that would take too many pods away.
 func availableOf(sets []*appsv1.ReplicaSet) int32 {
 	var n int32
 	for _, rs := range sets {
-		n += rs.Status.AvailableReplicas
+		n += min(rs.Status.AvailableReplicas, *rs.Spec.Replicas)
 	}
 	return n
 }
