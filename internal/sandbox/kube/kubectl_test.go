@@ -79,6 +79,18 @@ func (k *kubectl) want(out string, patterns ...string) {
 	}
 }
 
+// nodeOf is the node of a pod of app that is there to stay.
+func (k *kubectl) nodeOf(r *rig, app string) string {
+	k.t.Helper()
+	for _, e := range r.c.ReadyPods("default", map[string]string{"app": app}) {
+		if e.Ready {
+			return k.run("get", "pod", e.Name, "-o", "jsonpath={.spec.nodeName}")
+		}
+	}
+	k.t.Fatalf("no pod of %s is ready", app)
+	return ""
+}
+
 func TestKubectl(t *testing.T) {
 	// kubectl delete pod waits for ever when a StatefulSet's pod is replaced between two
 	// of its reads, so the old pod must not go faster than kubectl reads.
@@ -114,16 +126,10 @@ func TestKubectl(t *testing.T) {
 	k.run("rollout", "status", "deployment/web")
 	k.want(k.run("rollout", "history", "deployment/web"), `^3 `)
 
-	node := k.run("get", "pod", "-l", "app=web", "-o", "jsonpath={.items[0].spec.nodeName}")
-	k.want(k.run("describe", "node", node), `eks.amazonaws.com/compute-type=fargate:NoSchedule`)
+	k.want(k.run("describe", "node", k.nodeOf(r, "web")), `eks.amazonaws.com/compute-type=fargate:NoSchedule`)
 	k.run("scale", "deployment/web", "--replicas=3")
 	k.run("rollout", "status", "deployment/web")
-	for _, e := range r.c.ReadyPods("default", map[string]string{"app": "web"}) {
-		if e.Ready { // one that is Terminating could be evicted
-			node = k.run("get", "pod", e.Name, "-o", "jsonpath={.spec.nodeName}")
-		}
-	}
-	k.want(k.fails("drain", node, "--timeout=1s"), `Cannot evict pod as it would violate the pod's disruption budget`)
+	k.want(k.fails("drain", k.nodeOf(r, "web"), "--timeout=1s"), `Cannot evict pod as it would violate the pod's disruption budget`)
 }
 
 // TestKubectlManifests creates, applies and deletes from files.

@@ -292,13 +292,20 @@ func TestRevisions(t *testing.T) {
 	ctx := deadline(t)
 	for i, image := range []string{"web:2", "web:3", "web:2"} {
 		patch := `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"` + image + `"}]}}}}`
-		if _, err := cs.AppsV1().Deployments("default").Patch(ctx, "web", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		d, err := cs.AppsV1().Deployments("default").Patch(ctx, "web", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+		if err != nil {
 			t.Fatal(err)
 		}
 		want := fmt.Sprint(i + 2)
-		follow(t, cs.AppsV1().Deployments("default"), named("web"), func(d *appsv1.Deployment) bool {
+		progressed, since := false, named("web")
+		since.ResourceVersion = d.ResourceVersion
+		follow(t, cs.AppsV1().Deployments("default"), since, func(d *appsv1.Deployment) bool {
+			progressed = progressed || strings.Contains(reasons(d), "ReplicaSetUpdated")
 			return rolledOut(d) && d.Annotations["deployment.kubernetes.io/revision"] == want
 		})
+		if !progressed {
+			t.Errorf("the rollout of %s was never said to progress", image)
+		}
 	}
 	images := map[string]string{}
 	follow(t, cs.AppsV1().ReplicaSets("default"), metav1.ListOptions{}, func(*appsv1.ReplicaSet) bool {
