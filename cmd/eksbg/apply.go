@@ -339,7 +339,9 @@ func (a *applied) stopped(ctx context.Context, m *view.Model, err error) error {
 	if stop.Cure != "" {
 		text.Wrap(w, "Cure        ", "            ", clean(stop.Cure))
 	}
-	text.Traffic(w, m)
+	if !m.TrafficStale { // the stop says where it is then
+		text.Traffic(w, m)
+	}
 	fmt.Fprintf(w, "%-11s eksbg status %s\n", "Look at", a.session.planPath)
 	fmt.Fprintf(w, "%-11s %s      (exit %d)\n", "Go on", a.next(stop), stop.Code)
 	return exitError(stop.Code)

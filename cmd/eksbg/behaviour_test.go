@@ -86,10 +86,10 @@ func TestKilledBeforeThePutBackItPutsBackFirst(t *testing.T) {
 	t.Parallel()
 	box := startSandbox(t, "hot", testSpeed)
 	box.Fail(sandbox.Failure{Cluster: "green", Status: 502, Percent: 50, Share: 0.3})
-	// Attach, 10 %, 50 %: the fourth change of the listener is the put-back.
-	held := holdAt(t, box, wire.Fault{Call: "elbv2:ModifyListener", Nth: 4, Hold: "before"})
+	// Attach, 10 %: the third change of the listener is the put-back.
+	held := holdAt(t, box, wire.Fault{Call: "elbv2:ModifyListener", Nth: 3, Hold: "before"})
 	p := apply(t, box)
-	<-held
+	p.reaches(t, held)
 	kill(t, p)
 	box.Heal("green")
 	says(t, applyExit(t, box, 5), "blue 100 (100 %)")
@@ -131,7 +131,7 @@ func TestTwoProcessesOneLock(t *testing.T) {
 	box := startSandbox(t, "hot", testSpeed)
 	held := holdAt(t, box, wire.Fault{Call: "eks:UpdateClusterVersion", Hold: "after"})
 	p := apply(t, box)
-	<-held
+	p.reaches(t, held)
 	says(t, applyExit(t, box, 6), "is in use by", "eksbg status")
 	// status reads beside it.
 	out, exit := runOnce(t, box, nil, "status", box.PlanFile())
@@ -169,7 +169,7 @@ func TestInterruptsLeaveAResumableRun(t *testing.T) {
 	}{
 		"while a control plane goes up":    {"eks:DescribeUpdate", "", syscall.SIGINT, []string{"interrupted", "(exit 130)"}, -1},
 		"in the cutover, back":             {"route53:GetChange", "back", syscall.SIGTERM, []string{"(exit 130)"}, 0},
-		"in the cutover, hold":             {"route53:GetChange", "hold", syscall.SIGINT, []string{"(exit 130)", "nobody watches"}, 10},
+		"in the cutover, hold":             {"route53:GetChange", "hold", syscall.SIGINT, []string{"(exit 130)", "Nobody watches these weights"}, 10},
 		"SIGTERM while pods are restarted": {"k8s:patch deployments", "", syscall.SIGTERM, []string{"(exit 130)"}, -1},
 	}
 	for name, tt := range tests {
@@ -189,7 +189,7 @@ func TestInterruptsLeaveAResumableRun(t *testing.T) {
 				}
 			})
 			p := apply(t, box)
-			<-seen
+			p.reaches(t, seen)
 			if err := p.cmd.Process.Signal(tt.sig); err != nil {
 				t.Fatal(err)
 			}
@@ -201,7 +201,7 @@ func TestInterruptsLeaveAResumableRun(t *testing.T) {
 			case 0:
 				wantShares(t, box, state.Blue, 100)
 			case 10:
-				says(t, p.out.String(), "blue 90 %, green 10 %", "not read back yet")
+				says(t, p.out.String(), "blue 90 %, green 10 %")
 			}
 			shortenHold(t, box.PlanFile())
 			args := []string{}

@@ -102,6 +102,16 @@ func (p *process) exit() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
+// reaches waits until the process has come to a point of its run.
+func (p *process) reaches(t *testing.T, point <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-point:
+	case err := <-p.end:
+		t.Fatalf("the run ended before it came there: %v\n%s", err, p.out.String())
+	}
+}
+
 func apply(t *testing.T, box *sandbox.Sandbox) *process {
 	t.Helper()
 	return begin(t, box, "apply", box.PlanFile(), "--yes")
@@ -229,18 +239,9 @@ func weightsOf(t *testing.T, e wire.Entry) string {
 func killAt(t *testing.T, m moment, hold string) *sandbox.Sandbox {
 	t.Helper()
 	box := startSandbox(t, "hot", testSpeed)
-	held := make(chan struct{})
-	var once sync.Once
-	box.Faults().OnHold(func(wire.Call) { once.Do(func() { close(held) }) })
-	if err := box.Faults().Add(wire.Fault{Call: m.call, Object: m.object, Nth: m.nth, Hold: hold}); err != nil {
-		t.Fatal(err)
-	}
+	held := holdAt(t, box, wire.Fault{Call: m.call, Object: m.object, Nth: m.nth, Hold: hold})
 	p := apply(t, box)
-	select {
-	case <-held:
-	case err := <-p.end:
-		t.Fatalf("the run ended without coming to %s: %v\n%s", m, err, p.out.String())
-	}
+	p.reaches(t, held)
 	kill(t, p)
 	mustApply(t, box)
 	return box
