@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -20,7 +21,7 @@ type planOptions struct {
 	state    string
 	active   string
 	output   string
-	out      string
+	save     string
 	detailed bool
 }
 
@@ -43,7 +44,7 @@ func newPlanCommand(s streams, runF func(context.Context, *planOptions) error) *
 	}
 	f := cmd.Flags()
 	f.StringVarP(&o.output, "output", "o", "text", "text or json")
-	f.StringVar(&o.out, "out", "", "save the plan to this `FILE` for apply")
+	f.StringVar(&o.save, "out", "", "save the plan to this `FILE` for apply")
 	f.BoolVar(&o.detailed, "detailed-exitcode", false, "exit 2 when there is something to do")
 	f.StringVar(&o.active, "active", "", "which side serves the traffic, where the weights do not say (blue or green)")
 	f.StringVar(&o.state, "state", "", "the journal `FILE` (default .eksbg/NAME.journal beside the plan file)")
@@ -52,8 +53,8 @@ func newPlanCommand(s streams, runF func(context.Context, *planOptions) error) *
 
 func runPlan(ctx context.Context, o *planOptions) error {
 	p, err := makePlan(ctx, o)
-	if err == nil && o.out != "" {
-		err = state.SavePlan(o.out, p)
+	if err == nil && o.save != "" {
+		err = state.SavePlan(o.save, p)
 	}
 	if err == nil {
 		if blocked := blockers(p); blocked != nil {
@@ -66,13 +67,10 @@ func runPlan(ctx context.Context, o *planOptions) error {
 		return writePlanJSON(o.streams, p, err)
 	}
 	if p != nil {
-		text.Plan(o.out2(), p, o.clock.Now(), o.next(p))
+		text.Plan(o.out, p, o.clock.Now(), o.next(p))
 	}
 	return err
 }
-
-// out2 is where the plan goes: stdout, it is the data of this command.
-func (o *planOptions) out2() interface{ Write([]byte) (int, error) } { return o.streams.out }
 
 func makePlan(ctx context.Context, o *planOptions) (*state.Plan, error) {
 	if o.output != "text" && o.output != "json" {
@@ -121,8 +119,8 @@ func (o *planOptions) next(p *state.Plan) string {
 	switch {
 	case len(p.Steps) == 0:
 		return "eksbg status " + o.path
-	case o.out != "":
-		return "eksbg apply " + o.out
+	case o.save != "":
+		return "eksbg apply " + o.save
 	}
 	return "eksbg apply " + o.path
 }
@@ -152,8 +150,9 @@ func writePlanJSON(s streams, p *state.Plan, err error) error {
 	if err != nil {
 		stop := asStop(err)
 		body.Exit = int(stop.Code)
-		if q, ok := err.(exitError); ok {
-			body.Exit = int(q)
+		var quiet exitError
+		if errors.As(err, &quiet) {
+			body.Exit = int(quiet)
 		} else {
 			body.Why, body.Cure = clean(stop.Error()), clean(stop.Cure)
 		}

@@ -226,7 +226,7 @@ func (s *Service) describeFargateProfile(r *request) (any, *Error) {
 		Tags: map[string]string{}, Health: healthJSON{Issues: []issueJSON{}},
 	}
 	for _, sel := range p.Selectors {
-		out.Selectors = append(out.Selectors, selectorJSON{sel.Namespace, sel.Labels})
+		out.Selectors = append(out.Selectors, selectorJSON(sel))
 	}
 	return map[string]any{"fargateProfile": out}, nil
 }

@@ -165,7 +165,3 @@ func page[T any](all []T, token, maxResults string, most int) (part []T, next *s
 	}
 	return slices.Clone(all[from:end]), next, nil
 }
-
-func (r *request) page() (token, maxResults string, most int) {
-	return r.query.Get("nextToken"), r.query.Get("maxResults"), 100
-}

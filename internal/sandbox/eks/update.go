@@ -115,7 +115,7 @@ func (s *Service) settleAddon(c *cluster, u *update) (tell []func()) {
 	if u.status == failed {
 		a.status = "UPDATE_FAILED"
 		for _, e := range u.errors {
-			a.Issues = append(a.Issues, Issue{e.Code, e.Message, e.ResourceIDs})
+			a.Issues = append(a.Issues, Issue(e))
 		}
 		return nil
 	}
