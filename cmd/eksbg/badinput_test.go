@@ -7,10 +7,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/eksbg/eksbg/internal/sandbox"
+	"github.com/eksbg/eksbg/internal/sandbox/wire"
 )
 
 // badInput is a plan file, or an environment, that cannot work.
@@ -20,6 +22,8 @@ type badInput struct {
 	// env is put behind the sandbox's environment.
 	env  []string
 	args []string
+	// faults disturb the sandbox meanwhile.
+	faults []wire.Fault
 	// prepare changes the folder of the plan file.
 	prepare func(t *testing.T, dir string)
 	exit    int
@@ -48,11 +52,26 @@ var badInputs = map[string]badInput{
 			t.Fatal(err)
 		}
 	}},
+	"a group of another load balancer": {edit: []string{`(?s)(targetGroup: )"[^"]*shop-green/[0-9a-f]+"(.*targetGroup: )("[^"]*admin-green/[0-9a-f]+")`, `${1}${3}${2}${3}`},
+		exit: 1, says: []string{"admin-green", "load balancer"}},
+	"an API server that does not answer": {faults: []wire.Fault{{Call: "k8s:*", Times: -1, Reset: "before"}}, exit: 1,
+		says: []string{"API server of cluster shop-", "cannot be reached", "endpoint access"}},
 	"an --active that is no side": {args: []string{"--active", "purple"}, exit: 1, says: []string{"purple", "blue or green"}},
 }
 
+// withAdmin adds a second load balancer with groups of its own.
+func withAdmin(sc *sandbox.Scenario) {
+	admin := sc.ALBs[0]
+	admin.Name, admin.Address, admin.Rules = "admin", "127.31.0.9", nil
+	admin.Groups = slices.Clone(admin.Groups)
+	admin.Groups[0].Name, admin.Groups[1].Name = "admin-blue", "admin-green"
+	admin.Default = sandbox.Forward{Weights: map[string]int32{"admin-blue": 100, "admin-green": 0}}
+	sc.ALBs = append(sc.ALBs, admin)
+	sc.Plan.Traffic = append(sc.Plan.Traffic, sandbox.Entrance{ALB: "admin"})
+}
+
 func TestBadInputIsRefusedBeforeAnythingChanges(t *testing.T) {
-	box := startSandbox(t, "hot", testSpeed)
+	box := startSandbox(t, "hot", testSpeed, withAdmin)
 	before := world(t, box)
 	text, err := os.ReadFile(box.PlanFile())
 	if err != nil {
@@ -73,6 +92,12 @@ func TestBadInputIsRefusedBeforeAnythingChanges(t *testing.T) {
 			if err := os.WriteFile(path, []byte(edited), 0o600); err != nil {
 				t.Fatal(err)
 			}
+			for _, f := range tt.faults {
+				if err := box.Faults().Add(f); err != nil {
+					t.Fatal(err)
+				}
+			}
+			defer box.Faults().Clear()
 			if tt.prepare != nil {
 				tt.prepare(t, dir)
 			}
