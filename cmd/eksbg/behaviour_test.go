@@ -233,6 +233,23 @@ func shortenHold(t *testing.T, path string) {
 	}
 }
 
+// The journal is lost in the middle of the cutover: the split is refused until a
+// person says who serves, then the present share is held and gated before it goes on.
+func TestAJournalLostInTheCutover(t *testing.T) {
+	t.Parallel()
+	box := startSandbox(t, "hot", testSpeed)
+	held := holdAt(t, box, wire.Fault{Call: "elbv2:ModifyListener", Nth: 4, Hold: "before"}) // attach, 10 %, 50 %, 100 %
+	p := apply(t, box)
+	p.reaches(t, held)
+	kill(t, p)
+	if err := os.Remove(journalPath(box.PlanFile(), "shop", "")); err != nil {
+		t.Fatal(err)
+	}
+	says(t, applyExit(t, box, 3), "route53/api.shop.example.com: blue 0, green 100", "alb/shop: blue 50, green 50", "--active")
+	says(t, applyExit(t, box, 0, "--active", "blue"), "traffic stays at 50 %", "the weights from before are not recorded")
+	wantShares(t, box, state.Green, 100)
+}
+
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {

@@ -121,6 +121,8 @@ func (o *planOptions) next(p *state.Plan) string {
 		return "eksbg status " + o.path
 	case o.save != "":
 		return "eksbg apply " + o.save
+	case o.active != "":
+		return "eksbg apply " + o.path + " --active " + o.active
 	}
 	return "eksbg apply " + o.path
 }

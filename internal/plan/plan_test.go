@@ -101,7 +101,8 @@ func TestActiveIsReadFromTheWeights(t *testing.T) {
 			if stop != nil && (stop.Code != tt.exit || !strings.Contains(stop.Why, tt.traffic[0].Target) || stop.Cure == "") {
 				t.Errorf("stop %+v", stop)
 			}
-			if got, err := plan.Active(tt.traffic, state.Green); got != state.Green || err != nil {
+			serves := slices.ContainsFunc(tt.traffic, func(s state.Share) bool { return s.Green > 0 })
+			if got, err := plan.Active(tt.traffic, state.Green); (err == nil) != serves || serves && got != state.Green {
 				t.Errorf("--active green gives %q, %v", got, err)
 			}
 		})
@@ -155,6 +156,31 @@ func TestGoalStates(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := mustMake(t, file("1.33"), tt.world)
+			if got := ids(p); got != tt.want {
+				t.Errorf("steps\n got %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// Semantics 12: without a journal the present weight is held and gated first.
+func TestSplitTrafficGoesOnFromTheShareThatIsThere(t *testing.T) {
+	for name, tt := range map[string]struct {
+		traffic []state.Share
+		want    string
+	}{
+		"at a stage":       {[]state.Share{share(50, 50)}, "preflight green/capacity traffic/50 traffic/100"},
+		"between stages":   {[]state.Share{share(70, 30)}, "preflight green/capacity traffic/30 traffic/50 traffic/100"},
+		"targets disagree": {[]state.Share{share(90, 10), share(50, 50)}, "preflight green/capacity traffic/10 traffic/50 traffic/100"},
+		"not begun on one": {[]state.Share{share(100, 0), share(90, 10)}, "preflight green/capacity traffic/10 traffic/50 traffic/100"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, w := file("1.33"), world(inventory(state.Blue, "1.31", "1.31"), inventory(state.Green, "1.33", "1.33"), tt.traffic...)
+			roles, err := plan.Decide(f, w, state.Blue)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := plan.Make(f, w, roles, plan.Identity{Run: "r"})
 			if got := ids(p); got != tt.want {
 				t.Errorf("steps\n got %s\nwant %s", got, tt.want)
 			}

@@ -9,10 +9,18 @@ import (
 
 // Active reads which side serves the traffic: the one with 100 % on every traffic
 // target (semantics 1). Anything else is refused with exit 3 and the weights,
-// unless want says which side counts as active.
+// unless want says which side counts as active. What the weights say outright, want
+// cannot overrule: a side that gets nothing does not serve.
 func Active(traffic []state.Share, want state.Side) (state.Side, error) {
 	if want != "" {
-		return want, nil
+		for _, s := range traffic {
+			if s.Percent(want) > 0 {
+				return want, nil
+			}
+		}
+		return "", &state.Stop{Code: state.ExitBlocked,
+			Why:  fmt.Sprintf("--active %s: %s gets no traffic at all\n%s\nnothing has been changed", want, want, weights(traffic)),
+			Cure: "leave --active out, or name " + string(want.Other())}
 	}
 	for _, s := range traffic {
 		if s.Sum() == 0 {

@@ -149,26 +149,52 @@ func (b *builder) capacity() {
 	})
 }
 
+// traffic adds the stages. Where the traffic is split already, since the journal of
+// an earlier run is lost, the present share is held and gated first (semantics 12), and
+// only the stages above it follow.
 func (b *builder) traffic() {
-	from := 0
-	hold := b.file.Cutover.Hold
-	for _, to := range b.file.Cutover.Stages {
-		t := time.Duration(hold) + shiftTime + probeTime(b.file.Cutover.Gates)
-		b.add(state.StepSpec{
-			ID: fmt.Sprintf("traffic/%d", to), Phase: state.PhaseCutover, Kind: state.KindTraffic, Side: state.Both,
-			Title:   fmt.Sprintf("traffic %d -> %d %%, hold %s", from, to, short(time.Duration(hold))),
-			Changes: services(b.file.Traffic), Expect: expect(t, t),
-			FromPercent: from, Percent: to, Hold: state.Duration(hold),
-		})
-		from = to
+	from := b.present()
+	if from > 0 {
+		b.stage(from, from, fmt.Sprintf("traffic stays at %d %%, hold %s", from, short(b.file.Cutover.Hold.D())))
+		b.plan.Findings = append(b.plan.Findings, state.Finding{Check: "traffic/way-back", Severity: state.SeverityWarn,
+			Text: fmt.Sprintf("the traffic is split and the weights from before are not recorded: a gate that fails puts back to the weights of now, %d %% on %s", from, b.roles.Destination),
+			Cure: "to have the whole way back, give " + string(b.roles.Origin) + " all the weight by hand first, or name the journal with --state"})
 	}
+	for _, to := range b.file.Cutover.Stages {
+		if to > from {
+			b.stage(from, to, fmt.Sprintf("traffic %d -> %d %%, hold %s", from, to, short(b.file.Cutover.Hold.D())))
+			from = to
+		}
+	}
+}
+
+func (b *builder) stage(from, to int, title string) {
+	t := b.file.Cutover.Hold.D() + shiftTime + probeTime(b.file.Cutover.Gates)
+	b.add(state.StepSpec{
+		ID: fmt.Sprintf("traffic/%d", to), Phase: state.PhaseCutover, Kind: state.KindTraffic, Side: state.Both,
+		Title: title, Changes: services(b.file.Traffic), Expect: expect(t, t),
+		FromPercent: from, Percent: to, Hold: state.Duration(b.file.Cutover.Hold),
+	})
+}
+
+// present is the destination's smallest share over the traffic targets, below 100: a
+// destination that has everything on every target is no destination.
+func (b *builder) present() int {
+	low := 100
+	for _, s := range b.world.Traffic {
+		low = min(low, max(0, s.Percent(b.roles.Destination)))
+	}
+	if low == 100 {
+		return 0
+	}
+	return low
 }
 
 func probeTime(gates []planfile.Gate) time.Duration {
 	var t time.Duration
 	for _, g := range gates {
 		if g.HTTP != nil {
-			t += time.Duration(g.HTTP.Over)
+			t += g.HTTP.Over.D()
 		}
 	}
 	return t
