@@ -2,7 +2,6 @@ package elbv2
 
 import (
 	"encoding/base64"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -55,17 +54,7 @@ func (s *Service) WriteFault(w http.ResponseWriter, r *http.Request, f wire.Faul
 
 // ServeHTTP implements http.Handler.
 func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return
-	}
-	result, operation, apiErr := s.do(r, body)
-	if apiErr != nil {
-		wire.Note(r.Context(), "error", apiErr.Error())
-		wire.WriteXMLError(w, xmlns, apiErr)
-		return
-	}
-	wire.WriteQueryResult(w, xmlns, operation, result)
+	wire.ServeQuery(w, r, xmlns, s.do)
 }
 
 func (s *Service) do(r *http.Request, body []byte) (result any, operation string, _ *wire.APIError) {

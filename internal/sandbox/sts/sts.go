@@ -4,7 +4,6 @@ package sts
 
 import (
 	"bytes"
-	"io"
 	"net/http"
 	"time"
 
@@ -69,17 +68,7 @@ func (s *Service) WriteFault(w http.ResponseWriter, r *http.Request, f wire.Faul
 
 // ServeHTTP implements http.Handler.
 func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return
-	}
-	result, operation, apiErr := s.do(r, body)
-	if apiErr != nil {
-		wire.Note(r.Context(), "error", apiErr.Error())
-		wire.WriteXMLError(w, xmlns, apiErr)
-		return
-	}
-	wire.WriteQueryResult(w, xmlns, operation, result)
+	wire.ServeQuery(w, r, xmlns, s.do)
 }
 
 func (s *Service) do(r *http.Request, body []byte) (result any, operation string, _ *wire.APIError) {

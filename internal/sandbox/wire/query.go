@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -179,6 +180,22 @@ func malformed(err error, name, value string) error {
 }
 
 var timeType = reflect.TypeFor[time.Time]()
+
+// ServeQuery answers one request of a query API: do works out the result and the
+// name of the operation, or the error that is answered and noted in the log.
+func ServeQuery(w http.ResponseWriter, r *http.Request, xmlns string, do func(r *http.Request, body []byte) (any, string, *APIError)) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // the client is gone
+	}
+	result, operation, apiErr := do(r, body)
+	if apiErr != nil {
+		Note(r.Context(), "error", apiErr.Error())
+		WriteXMLError(w, xmlns, apiErr)
+		return
+	}
+	WriteQueryResult(w, xmlns, operation, result)
+}
 
 // WriteQueryResult answers a query operation. result is a struct whose fields are
 // named as the API names its members, or nil; nil pointers, nil slices, nil maps,
