@@ -142,7 +142,7 @@ func outlook(w io.Writer, p *state.Plan, now time.Time) {
 	}
 	about := "about " + Short(hi)
 	if lo != hi {
-		about = Short(lo) + " to " + Short(hi)
+		about = Short(lo.Round(time.Minute)) + " to " + Short(hi.Round(time.Minute))
 	}
 	life := "your credentials do not say when they end"
 	if !p.CredentialsExpire.IsZero() {

@@ -40,8 +40,8 @@ func Span(e state.Expect) string {
 	if lo == hi {
 		return Short(hi)
 	}
-	if lo >= time.Minute && hi < time.Hour && lo%time.Minute == 0 && hi%time.Minute == 0 {
-		return fmt.Sprintf("%d-%dm", lo/time.Minute, hi/time.Minute)
+	if lo >= time.Minute && hi < time.Hour { // whole minutes say enough of a range
+		return fmt.Sprintf("%d-%dm", lo/time.Minute, (hi+time.Minute-1)/time.Minute)
 	}
 	return Short(lo) + "-" + Short(hi)
 }
