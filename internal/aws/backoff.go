@@ -48,16 +48,34 @@ func (b Backoff) Delay(attempt int, throttled bool) time.Duration {
 type patienceKey struct{}
 
 // WithPatience returns a context whose calls give up after d without any HTTP
-// answer, instead of the configuration's own patience. Before the first change of
-// a run a dead endpoint is an error within 30 s; afterwards it is waited for
-// (semantics 24), so only the calls before it get such a context.
+// answer, instead of the configuration's own patience; 0 or less is the
+// configuration's own. Before the first change of a run a dead endpoint is an error
+// within 30 s; afterwards it is waited for (semantics 24), so only the calls before
+// it get such a context.
 func WithPatience(ctx context.Context, d time.Duration) context.Context {
-	return context.WithValue(ctx, patienceKey{}, d)
+	return WithPatienceFunc(ctx, func() time.Duration { return d })
 }
 
-// Patience is what WithPatience put on the context, or the default given.
+// WithPatienceFunc is WithPatience with a time that may change while a call is
+// under way: f is asked anew whenever a call decides whether to go on waiting, so a
+// short patience ends with the first change although the context lives on. f may be
+// called by several goroutines and must not block.
+func WithPatienceFunc(ctx context.Context, f func() time.Duration) context.Context {
+	return context.WithValue(ctx, patienceKey{}, f)
+}
+
+// FullPatience returns a context whose calls have the configuration's own patience,
+// whatever WithPatience or WithPatienceFunc put on before.
+func FullPatience(ctx context.Context) context.Context { return WithPatience(ctx, 0) }
+
+// Patience is what the context says now, or the default given where it says nothing
+// or more than that.
 func Patience(ctx context.Context, otherwise time.Duration) time.Duration {
-	if d, ok := ctx.Value(patienceKey{}).(time.Duration); ok && d > 0 && d < otherwise {
+	f, ok := ctx.Value(patienceKey{}).(func() time.Duration)
+	if !ok || f == nil {
+		return otherwise
+	}
+	if d := f(); d > 0 && d < otherwise {
 		return d
 	}
 	return otherwise

@@ -106,7 +106,7 @@ func (l *retryLoop) HandleFinalize(ctx context.Context, in middleware.FinalizeIn
 	name := strings.ToLower(strings.ReplaceAll(awsmiddle.GetServiceID(ctx), " ", "")) + ":" + awsmiddle.GetOperationName(ctx)
 	budget, cancel := context.WithTimeout(ctx, l.opt.Budget)
 	defer cancel()
-	one := newCall(name, l.opt, Patience(ctx, l.opt.Patience))
+	one := newCall(name, l.opt, func() time.Duration { return Patience(ctx, l.opt.Patience) })
 	loop := retry.NewAttemptMiddleware(one, smithyhttp.RequestCloner, func(a *retry.Attempt) {
 		a.LogAttempts, a.OperationMeter = l.sdk.LogAttempts, l.sdk.OperationMeter
 		a.ClientSkew, a.DisableClockSkewCorrection = l.sdk.ClientSkew, l.sdk.DisableClockSkewCorrection
@@ -121,9 +121,10 @@ func (l *retryLoop) HandleFinalize(ctx context.Context, in middleware.FinalizeIn
 // call is the retryer of one call; it is used by one goroutine.
 type call struct {
 	awssdk.NopRetryer
-	name     string
-	opt      Options
-	patience time.Duration
+	name string
+	opt  Options
+	// patience is how long the endpoint may be silent, as it is at the moment.
+	patience func() time.Duration
 
 	began time.Time
 	// answered is when the endpoint last gave any HTTP answer, or when the call began.
@@ -132,7 +133,7 @@ type call struct {
 	last     error
 }
 
-func newCall(name string, opt Options, patience time.Duration) *call {
+func newCall(name string, opt Options, patience func() time.Duration) *call {
 	now := opt.Clock.Now()
 	return &call{name: name, opt: opt, patience: patience, began: now, answered: now}
 }
@@ -155,7 +156,7 @@ func (c *call) RetryDelay(attempt int, err error) (time.Duration, error) {
 		c.answered = now
 	}
 	delay := c.opt.Backoff.Delay(attempt, isThrottle(err))
-	if now.Add(delay).Sub(c.answered) >= c.patience || now.Add(delay).Sub(c.began) >= c.opt.Budget {
+	if now.Add(delay).Sub(c.answered) >= c.patience() || now.Add(delay).Sub(c.began) >= c.opt.Budget {
 		return 0, c.giveUp()
 	}
 	if c.opt.OnRetry != nil {

@@ -1,0 +1,67 @@
+package aws_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/eksbg/eksbg/internal/aws"
+)
+
+func TestPatience(t *testing.T) {
+	const own = 10 * time.Minute
+	bg := context.Background()
+	gives := func(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
+	for name, tc := range map[string]struct {
+		ctx  context.Context
+		want time.Duration
+	}{
+		"nothing said":        {bg, own},
+		"short":               {aws.WithPatience(bg, time.Second), time.Second},
+		"short, asked":        {aws.WithPatienceFunc(bg, gives(time.Second)), time.Second},
+		"zero is our own":     {aws.WithPatienceFunc(bg, gives(0)), own},
+		"negative is our own": {aws.WithPatienceFunc(bg, gives(-1)), own},
+		"longer than our own": {aws.WithPatience(bg, time.Hour), own},
+		"no function":         {aws.WithPatienceFunc(bg, nil), own},
+		"full over short":     {aws.FullPatience(aws.WithPatience(bg, time.Second)), own},
+		"full over asked":     {aws.FullPatience(aws.WithPatienceFunc(bg, gives(time.Second))), own},
+		"short over full":     {aws.WithPatience(aws.FullPatience(bg), time.Second), time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := aws.Patience(tc.ctx, own); got != tc.want {
+				t.Errorf("got %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// The first change may come while a call is under way.
+func TestPatienceIsAskedAnew(t *testing.T) {
+	srv := serve(t, append(times(6, reset(false)), ok)...)
+	var changed atomic.Bool
+	patience := func() time.Duration {
+		if changed.Load() {
+			return 0
+		}
+		return time.Minute
+	}
+	ctx := aws.WithPatienceFunc(context.Background(), patience)
+	shrinks := aws.WithPatienceFunc(context.Background(), func() time.Duration {
+		if changed.Load() {
+			return time.Nanosecond
+		}
+		return 0
+	})
+	c := client(t, srv.URL, aws.Options{OnRetry: func(string, int, error, time.Duration) { changed.Store(true) }})
+	if v, err := read(ctx, c); err != nil || v != "1.31" {
+		t.Fatalf("got %q, %v", v, err)
+	}
+	srv.calls.Store(0)
+	changed.Store(false)
+	var gave *aws.GaveUpError
+	if _, err := read(shrinks, c); !errors.As(err, &gave) || gave.Attempts != 2 {
+		t.Fatalf("got %v, want the second decision to use the new patience", err)
+	}
+}
