@@ -3,6 +3,8 @@ package aws_test
 import (
 	"context"
 	"errors"
+	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -63,5 +65,68 @@ func TestPatienceIsAskedAnew(t *testing.T) {
 	var gave *aws.GaveUpError
 	if _, err := read(shrinks, c); !errors.As(err, &gave) || gave.Attempts != 2 {
 		t.Fatalf("got %v, want the second decision to use the new patience", err)
+	}
+}
+
+// silent takes every request and answers none; the channel tells of each.
+func silent(t *testing.T) (http.HandlerFunc, <-chan struct{}) {
+	arrived, done := make(chan struct{}, 100), make(chan struct{})
+	t.Cleanup(func() { close(done) })
+	return func(_ http.ResponseWriter, r *http.Request) {
+		arrived <- struct{}{}
+		select {
+		case <-done:
+		case <-r.Context().Done():
+		}
+	}, arrived
+}
+
+func TestSilentEndpointIsGivenUpWithinThePatience(t *testing.T) {
+	mute, _ := silent(t)
+	c := client(t, serve(t, mute).URL, aws.Options{Attempt: time.Hour})
+	// An attempt that is not cut off lasts longer than the test may.
+	_, err := read(aws.WithPatience(context.Background(), 20*time.Millisecond), c)
+	var gave *aws.GaveUpError
+	if !errors.As(err, &gave) || gave.Attempts != 1 || !aws.IsUnavailable(err) || !strings.Contains(err.Error(), "silent") {
+		t.Fatalf("got %v", err)
+	}
+}
+
+// Once something was changed a call has its normal time, also one on the wire.
+func TestNoAttemptIsCutOffAfterTheFirstChange(t *testing.T) {
+	var changed atomic.Bool
+	asked := make(chan struct{}, 100)
+	patience := func() time.Duration {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+		if changed.Load() {
+			return 0
+		}
+		return 20 * time.Millisecond
+	}
+	srv := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		changed.Store(true)
+		for len(asked) > 0 {
+			<-asked
+		}
+		<-asked // the patience of before is over, and was looked at again
+		ok(w, r)
+	})
+	c := client(t, srv.URL, aws.Options{})
+	v, err := read(aws.WithPatienceFunc(context.Background(), patience), c)
+	if err != nil || v != "1.31" || srv.calls.Load() != 1 {
+		t.Fatalf("got %q, %v after %d calls", v, err, srv.calls.Load())
+	}
+}
+
+func TestFullPatienceBoundsNoAttempt(t *testing.T) {
+	mute, arrived := silent(t)
+	c := client(t, serve(t, mute).URL, aws.Options{Attempt: 50 * time.Millisecond, Budget: 500 * time.Millisecond})
+	_, err := read(aws.FullPatience(aws.WithPatience(context.Background(), time.Nanosecond)), c)
+	var gave *aws.GaveUpError
+	if !errors.As(err, &gave) || len(arrived) < 2 || strings.Contains(err.Error(), "silent") {
+		t.Fatalf("got %v after %d requests, want attempts of their own length", err, len(arrived))
 	}
 }

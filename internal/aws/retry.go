@@ -111,7 +111,7 @@ func (l *retryLoop) HandleFinalize(ctx context.Context, in middleware.FinalizeIn
 		a.LogAttempts, a.OperationMeter = l.sdk.LogAttempts, l.sdk.OperationMeter
 		a.ClientSkew, a.DisableClockSkewCorrection = l.sdk.ClientSkew, l.sdk.DisableClockSkewCorrection
 	})
-	out, md, err := loop.HandleFinalize(budget, in, next)
+	out, md, err := loop.HandleFinalize(budget, in, one.bounded(next))
 	if err != nil && ctx.Err() == nil && budget.Err() != nil && one.last != nil {
 		err = one.giveUp()
 	}
@@ -136,6 +136,17 @@ type call struct {
 func newCall(name string, opt Options, patience func() time.Duration) *call {
 	now := opt.Clock.Now()
 	return &call{name: name, opt: opt, patience: patience, began: now, answered: now}
+}
+
+// bounded bounds each attempt by what is left of the patience.
+func (c *call) bounded(next middleware.FinalizeHandler) middleware.FinalizeHandler {
+	return middleware.FinalizeHandlerFunc(func(ctx context.Context, in middleware.FinalizeInput) (
+		middleware.FinalizeOutput, middleware.Metadata, error,
+	) {
+		since := c.answered
+		silent := func() time.Duration { return c.opt.Clock.Since(since) }
+		return next.HandleFinalize(BoundAttempt(ctx, c.opt.Patience, silent), in)
+	})
 }
 
 func (c *call) giveUp() error {

@@ -28,8 +28,9 @@ func (c *detachingClient) Do(req *http.Request) (*http.Response, error) {
 
 // FinishInFlight wraps a transport so that a request that is on the wire is
 // finished, its body read to the end, although its context is cancelled; timeout
-// bounds it instead. While the connection is still being made a cancelled context
-// ends the request. Not for streams: the body is held in memory.
+// bounds it instead, and what BoundAttempt put on the context. While the connection
+// is still being made a cancelled context ends the request. Not for streams: the
+// body is held in memory.
 func FinishInFlight(rt http.RoundTripper, timeout time.Duration) http.RoundTripper {
 	return roundTripFunc(func(req *http.Request) (*http.Response, error) {
 		return finish(req, timeout, rt.RoundTrip)
@@ -47,6 +48,9 @@ func finish(req *http.Request, timeout time.Duration, do func(*http.Request) (*h
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(caller), timeout)
 	defer cancel()
+	ctx, cut := context.WithCancelCause(ctx)
+	defer cut(nil)
+	leash(ctx, cut)
 
 	wire := &onWire{}
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { wire.reached() }})
@@ -55,7 +59,7 @@ func finish(req *http.Request, timeout time.Duration, do func(*http.Request) (*h
 
 	resp, err := do(req.WithContext(ctx))
 	if err != nil {
-		return nil, err
+		return nil, spoken(ctx, err)
 	}
 	// A body that breaks off is a failed request, which is repeated, and not a
 	// document that cannot be parsed, which is not.
@@ -65,7 +69,7 @@ func finish(req *http.Request, timeout time.Duration, do func(*http.Request) (*h
 		err = closeErr
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the answer of %s: %w", req.URL.Host, err)
+		return nil, fmt.Errorf("read the answer of %s: %w", req.URL.Host, spoken(ctx, err))
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	return resp, nil

@@ -155,7 +155,9 @@ func (r *repeater) RoundTrip(req *http.Request) (*http.Response, error) {
 	began := r.clk.Now()
 	answered := began
 	for attempt := 1; ; attempt++ {
-		resp, err := r.finish.RoundTrip(withBody(req, body))
+		since := answered
+		bounded := aws.BoundAttempt(ctx, r.opt.Patience, func() time.Duration { return r.clk.Since(since) })
+		resp, err := r.finish.RoundTrip(withBody(bounded, req, body))
 		retry, last := judge(req, resp, err, attempt)
 		if !retry {
 			return resp, err
@@ -250,8 +252,8 @@ func bodyOf(req *http.Request) ([]byte, error) {
 	return b, nil
 }
 
-func withBody(req *http.Request, body []byte) *http.Request {
-	out := req.Clone(req.Context())
+func withBody(ctx context.Context, req *http.Request, body []byte) *http.Request {
+	out := req.Clone(ctx)
 	if body == nil {
 		return out
 	}

@@ -121,6 +121,28 @@ func TestDeadAPIServerIsGivenUpInTime(t *testing.T) {
 	}
 }
 
+func TestSilentAPIServerIsGivenUpInTime(t *testing.T) {
+	w := newWorld(t)
+	c := w.open(t)
+	done := make(chan struct{})
+	defer close(done)
+	w.api.before = func(_ int, _ http.ResponseWriter, r *http.Request) bool {
+		select {
+		case <-done:
+		case <-r.Context().Done():
+		}
+		return true
+	}
+	// An attempt of its own length would take a minute.
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	_, _, err := c.ServerVersion(aws.WithPatience(ctx, 20*time.Millisecond))
+	var gave *aws.GaveUpError
+	if !errors.As(err, &gave) || gave.Attempts != 1 || !aws.IsUnavailable(err) || gave.After > 30*time.Second || !strings.Contains(err.Error(), "silent") {
+		t.Fatalf("got %v", err)
+	}
+}
+
 func TestResetsDoNotMultiply(t *testing.T) {
 	w := newWorld(t)
 	c := w.open(t)
