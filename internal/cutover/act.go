@@ -87,6 +87,10 @@ func (s *Stage) advance(ctx context.Context, rec state.Recorder, sc *scene) erro
 		if err := s.askBefore(ctx, rec, r); err != nil {
 			return err
 		}
+		// Getting healthy and asking gates took their time (semantics 13).
+		if _, _, err := s.outlasting(ctx, r); err != nil {
+			return err
+		}
 		if err := s.shift(ctx, rec, sc); err != nil {
 			return err
 		}
@@ -170,37 +174,6 @@ func (s *Stage) foreignStop(m mover, now *view, c *change) *state.Stop {
 	return stop
 }
 
-// credentials makes sure that they outlast what this stage begins (semantics 13).
-func (s *Stage) credentials(ctx context.Context, rec state.Recorder, r *reading) error {
-	if s.d.CredentialsExpire == nil {
-		return nil
-	}
-	until, err := s.d.CredentialsExpire(ctx)
-	switch {
-	case err != nil && (eksaws.IsExpired(err) || ctx.Err() != nil):
-		return err
-	case err != nil:
-		return &state.Stop{Code: state.ExitResumable, Cause: err,
-			Why:  "nobody can tell when the credentials end, so no stage begins; now " + s.unwatched(r.shares),
-			Cure: "log in with credentials that tell, then run the same command again"}
-	case until.IsZero():
-		return nil
-	}
-	need := s.d.Hold + gatesTake(s.d.Gates) + backAllowance
-	ends := s.d.Clock.Now().Add(need)
-	if ends.After(until) {
-		return &state.Stop{Code: state.ExitResumable,
-			Why: fmt.Sprintf("the credentials end at %s, and this stage with a put-back needs them until %s; now %s",
-				until.UTC().Format(time.RFC3339), ends.UTC().Format(time.RFC3339), s.unwatched(r.shares)),
-			Cure: "log in again for longer, then run the same command again"}
-	}
-	if ends.Add(s.d.Remaining).After(until) {
-		return s.record(rec, state.Record{Kind: state.RecordWarning, Text: fmt.Sprintf(
-			"the credentials end at %s, before the last stage would: log in again before then", until.UTC().Format(time.RFC3339))})
-	}
-	return nil
-}
-
 // shift moves all targets, each with a record of its own, and then waits until all of
 // the moves have taken effect.
 func (s *Stage) shift(ctx context.Context, rec state.Recorder, sc *scene) error {
@@ -221,146 +194,6 @@ func (s *Stage) shift(ctx context.Context, rec state.Recorder, sc *scene) error 
 		}
 	}
 	return nil
-}
-
-// recordWeights reads the weights and journals them.
-func (s *Stage) recordWeights(ctx context.Context, rec state.Recorder, sc *scene) (*reading, error) {
-	r, err := s.look(ctx, sc)
-	if err != nil {
-		return nil, err
-	}
-	if !r.reached(s.d.Destination, s.spec.Percent) {
-		return nil, &state.Stop{Code: state.ExitBlocked,
-			Why:  "somebody else changed the weights right after they were set: " + s.weights(r.shares),
-			Cure: s.foreignCure(sc, r)}
-	}
-	return r, s.record(rec, state.Record{Kind: state.RecordTraffic, Text: s.weights(r.shares), Traffic: r.shares})
-}
-
-// hold watches the weights and the gates for the time of the hold.
-func (s *Stage) hold(ctx context.Context, rec state.Recorder, sc *scene, set *reading) error {
-	begun := s.d.Clock.Now()
-	told := map[string]string{}
-	var blind time.Time
-	for first := true; ; first = false {
-		changed, err := s.changed(ctx, sc, set)
-		switch {
-		case err == nil:
-			blind = time.Time{}
-		case s.final(ctx, err):
-			return err
-		default:
-			if blind.IsZero() {
-				blind = s.d.Clock.Now()
-			}
-			if s.d.Clock.Since(blind) >= s.d.Patience {
-				return s.noAnswer("the weights cannot be read: "+eksaws.Message(err), set)
-			}
-		}
-		if changed != nil {
-			return changed
-		}
-		e, err := s.evaluate(ctx, duringHold, set, first && s.earlyProbe())
-		if err != nil {
-			return err
-		}
-		if err := s.recordNews(rec, e, told); err != nil {
-			return err
-		}
-		if e.verdict() == state.GateFail {
-			return &gateFailed{e}
-		}
-		left := s.d.Hold - s.d.Clock.Since(begun)
-		if left <= 0 {
-			return nil
-		}
-		rec.Waiting(fmt.Sprintf("holding %d %%, %s of %s", s.spec.Percent, (s.d.Hold - left).Round(time.Second), s.d.Hold))
-		if err := s.sleep(ctx, min(left, s.holdPause())); err != nil {
-			return err
-		}
-	}
-}
-
-func (s *Stage) holdPause() time.Duration {
-	return min(max(s.d.Hold/20, firstPause), pollPause)
-}
-
-// changed compares the weights with those that were set, and asks when somebody else
-// has changed them.
-func (s *Stage) changed(ctx context.Context, sc *scene, set *reading) (*state.Stop, error) {
-	r, err := s.look(ctx, sc)
-	if err != nil {
-		return nil, err
-	}
-	for i := range r.shares {
-		if r.shares[i] != set.shares[i] {
-			fresh, err := s.scene(ctx)
-			if err != nil {
-				return nil, err
-			}
-			return &state.Stop{Code: state.ExitBlocked,
-				Why: fmt.Sprintf("somebody else changed the weights during the hold: %s has blue %d, green %d instead of blue %d, green %d; now %s",
-					r.shares[i].Target, r.shares[i].Blue, r.shares[i].Green, set.shares[i].Blue, set.shares[i].Green, s.unwatched(r.shares)),
-				Cure: s.foreignCure(fresh, r)}, nil
-		}
-	}
-	return nil, nil
-}
-
-// verdict asks all gates after the hold until they have an answer, for as long as the
-// plan file has patience (semantics 16), and journals the stage's verdict.
-func (s *Stage) verdict(ctx context.Context, rec state.Recorder, sc *scene, set *reading) error {
-	begun := s.d.Clock.Now()
-	for pause := firstPause; ; pause = longer(pause, pollPause) {
-		e, err := s.evaluate(ctx, afterHold, set, true)
-		if err != nil {
-			return err
-		}
-		if err := s.recordGates(rec, e); err != nil {
-			return err
-		}
-		changed, lookErr := s.changed(ctx, sc, set)
-		if changed != nil {
-			return changed
-		}
-		verdict := e.verdict()
-		if verdict == state.GateFail {
-			return &gateFailed{e}
-		}
-		if verdict == state.GatePass && lookErr == nil {
-			return s.record(rec, state.Record{Kind: state.RecordGate, Text: s.passText(), Gate: &state.GateResult{
-				Gate: stageGate, Target: s.spec.ID, Percent: s.spec.Percent, Verdict: state.GatePass, Text: s.passText()}})
-		}
-		why := e.text(state.GateUnknown)
-		if lookErr != nil {
-			if s.final(ctx, lookErr) {
-				return lookErr
-			}
-			why = "the weights cannot be read: " + eksaws.Message(lookErr)
-		}
-		left := s.d.Patience - s.d.Clock.Since(begun)
-		if left <= 0 {
-			return s.noAnswer(why, set)
-		}
-		rec.Waiting("no verdict yet: " + why)
-		if err := s.sleep(ctx, min(left, pause)); err != nil {
-			return err
-		}
-	}
-}
-
-func (s *Stage) passText() string {
-	if len(s.d.Gates) == 0 {
-		return fmt.Sprintf("%d %% held for %s, no gates", s.spec.Percent, s.d.Hold)
-	}
-	return fmt.Sprintf("%d %% held for %s, all gates pass", s.spec.Percent, s.d.Hold)
-}
-
-// noAnswer is the stop of a gate without a verdict: the weights stay (semantics 16).
-func (s *Stage) noAnswer(why string, set *reading) *state.Stop {
-	return &state.Stop{Code: state.ExitResumable,
-		Why:  fmt.Sprintf("no verdict after %s: %s\n%s", s.d.Patience, why, s.unwatched(set.shares)),
-		Cure: "find out why there is no answer, then run the same command again: it holds and asks the gates again"}
 }
 
 // unwatched says where the traffic is, and that nobody looks after it.

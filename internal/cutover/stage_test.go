@@ -3,7 +3,6 @@ package cutover
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -218,55 +217,6 @@ func TestSomebodyElsesChange(t *testing.T) {
 			wantStop(t, w.walk(context.Background()), state.ExitBlocked)
 			w.wantWhere(before)
 		})
-	}
-}
-
-// Semantics 13.
-func TestCredentialsMustOutlastTheStage(t *testing.T) {
-	tests := []struct {
-		name string
-		left time.Duration
-		err  error
-		code state.Exit
-		text string
-	}{
-		{"too short", 10 * time.Minute, nil, state.ExitResumable, "the credentials end at"},
-		{"nobody can tell", 0, errors.New("no metadata"), state.ExitResumable, "nobody can tell"},
-		{"long enough", 12 * time.Minute, nil, 0, ""},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld(t)
-			w.stages = []int{10}
-			end := w.clock.Now().Add(tt.left)
-			w.deps = func(d *StageDeps) {
-				d.Remaining = time.Hour
-				d.CredentialsExpire = func(context.Context) (time.Time, error) { return end, tt.err }
-			}
-			err := w.walk(context.Background())
-			if tt.code == 0 {
-				if err != nil {
-					t.Fatal(err)
-				}
-				if warned := w.journal.of(state.RecordWarning); len(warned) != 1 || !strings.Contains(warned[0].Text, "before the last stage would") {
-					t.Errorf("warnings %+v", warned)
-				}
-				return
-			}
-			wantStop(t, err, tt.code, tt.text)
-			w.wantWhere(atStart)
-		})
-	}
-}
-
-func TestNoCredentialsEndIsFine(t *testing.T) {
-	w := newWorld(t)
-	w.stages = []int{10}
-	w.deps = func(d *StageDeps) {
-		d.CredentialsExpire = func(context.Context) (time.Time, error) { return time.Time{}, nil }
-	}
-	if err := w.walk(context.Background()); err != nil {
-		t.Fatal(err)
 	}
 }
 
