@@ -223,13 +223,15 @@ func decide(v view, a attempt, first string) verdict {
 		return verdict{act: actWait, text: "the watch does not show the restart yet"}
 	case v.Found && a.Open:
 		return decideOpen(v, a)
+	case v.Found && v.Desired > 0 && !v.complete() && !ours && touched(first, v.Stamp):
+		// Before settled, which takes what is not ours for done with one pod moved.
+		return foreign(v)
 	case v.settled(ours):
 		return verdict{act: actDone}
 	case !v.Found || v.Desired == 0 || len(v.standing()) == 0:
 		return verdict{act: actWait}
-	case !v.complete() && ours && newer(v.Stamp, a.Stamp),
-		!v.complete() && !ours && touched(first, v.Stamp):
-		return verdict{act: actForeign, text: "restarted by somebody else at " + state.Clean(v.Stamp)}
+	case !v.complete() && ours && newer(v.Stamp, a.Stamp):
+		return foreign(v)
 	case !v.complete() && ours:
 		return verdict{act: actWait}
 	case v.pinned() != "":
@@ -238,6 +240,11 @@ func decide(v view, a attempt, first string) verdict {
 		return verdict{act: actExhausted, text: exhausted(a, v.Stamp)}
 	}
 	return verdict{act: actRestart}
+}
+
+// foreign waits for a restart that somebody else has begun.
+func foreign(v view) verdict {
+	return verdict{act: actForeign, text: "restarted by somebody else at " + state.Clean(v.Stamp)}
 }
 
 // touched tells whether somebody has restarted a workload since the hop began: its

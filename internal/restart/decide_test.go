@@ -17,10 +17,14 @@ func TestDecide(t *testing.T) {
 	old, new1 := podView{Name: "cart-1", Place: lagging}, podView{Name: "cart-2", Place: current, Ready: true}
 	going := podView{Name: "cart-3", Place: lagging, Terminating: true}
 	pending := podView{Name: "cart-4", Place: nowhere}
+	pending2 := podView{Name: "cart-5", Place: nowhere}
 	base := view{Found: true, Kind: "Deployment", UID: "u", Generation: 4, Observed: 4, Desired: 1, Replicas: 1, Updated: 1, Ready: 1}
 	with := func(v view, stamp string, pods ...podView) view { v.Stamp, v.Pods = stamp, pods; return v }
 	rolling := base
 	rolling.Replicas = 2
+	short, none := base, base
+	short.Desired, short.Replicas, short.Updated = 3, 3, 3
+	none.Desired, none.Observed = 0, 3
 	paused := base
 	paused.Paused = true
 	unseen := base
@@ -49,6 +53,11 @@ func TestDecide(t *testing.T) {
 		"restarted by hand since the hop began":            {with(rolling, foreign, old, new1), attempt{}, mine, actForeign},
 		"restarted by hand in the hop's second":            {with(rolling, mine, old, new1), attempt{}, mine, actForeign},
 		"restarted by hand, complete, lags":                {with(base, foreign, old), attempt{}, mine, actRestart},
+		"restarted by hand, one of three moved":            {with(short, foreign, new1, pending, pending2), attempt{}, mine, actForeign},
+		"restarted by hand, moved, old pod going":          {with(short, foreign, new1, going), attempt{}, mine, actForeign},
+		"restarted by hand, all moved, complete":           {with(base, foreign, new1), attempt{}, mine, actDone},
+		"restarted by hand before the hop, one moved":      {with(short, before, new1, pending, pending2), attempt{}, mine, actDone},
+		"restarted by hand, scaled to 0":                   {with(none, foreign), attempt{}, mine, actDone},
 		"paused":                                           {with(paused, before, old), attempt{}, "", actPinned},
 		"open, landed":                                     {with(rolling, mine, old, new1), open, mine, actClose},
 		"open, not landed":                                 {with(base, before, old), open, mine, actResend},
@@ -107,7 +116,8 @@ func TestDecideProperty(t *testing.T) {
 			a.Open = rapid.Bool().Draw(t, "open")
 			a.landed = landed{UID: "u", Generation: rapid.Int64Range(0, 3).Draw(t, "landed")}
 		}
-		d := decide(v, a, rapid.SampledFrom(drawnStamps).Draw(t, "hop"))
+		hop := rapid.SampledFrom(drawnStamps).Draw(t, "hop")
+		d := decide(v, a, hop)
 		standing, on := 0, 0
 		for _, p := range v.Pods {
 			if p.Place == lagging && !p.Terminating {
@@ -129,6 +139,8 @@ func TestDecideProperty(t *testing.T) {
 			t.Fatal("nothing to send again")
 		case d.act == actDone && a.Number > 0 && v.Found && v.Desired > 0 && (on < len(v.Pods) || v.Ready != v.Desired || v.Observed < v.Generation || on < int(v.Desired)):
 			t.Fatalf("not done: %+v", v)
+		case d.act == actDone && a.Number == 0 && v.Found && v.Desired > 0 && newer(v.Stamp, hop) && !v.complete():
+			t.Fatalf("somebody else's restart is not done: %+v", v)
 		case d.act == actDone && len(v.Pods) > 0 && on == 0:
 			t.Fatalf("none on the new kubelet: %+v", v)
 		case (d.act == actClose) != (d.result != ""):
