@@ -95,7 +95,7 @@ func (s *Stage) advance(ctx context.Context, rec state.Recorder, sc *scene) erro
 			return err
 		}
 	}
-	r, err = s.recordWeights(ctx, rec, sc)
+	sc, r, err = s.recordWeights(ctx, rec)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 	r53types "github.com/aws/aws-sdk-go-v2/service/route53/types"
 
 	"github.com/eksbg/eksbg/internal/state"
@@ -180,6 +181,75 @@ func TestStaleReads(t *testing.T) {
 	w.wantWhere(atEnd)
 	if !slices.Equal(w.changes, calm) {
 		t.Errorf("changes %q", w.changes)
+	}
+}
+
+// One read that is stale again after others were not: the API's servers need not agree
+// yet, and nobody else has changed anything.
+func TestOneStaleReadAfterOthers(t *testing.T) {
+	shifted := func(w *world) (bool, int) {
+		ofShift := 0
+		for _, r := range w.journal.of(state.RecordOutcome) {
+			if r.Result == state.Succeeded {
+				ofShift++
+			}
+		}
+		return ofShift == len(calm[:3]), len(w.journal.of(state.RecordTraffic)) // the attaching, the zone, the listener
+	}
+	tests := []struct {
+		name string
+		// recorded is how many times the weights were journaled when the read is stale.
+		recorded int
+	}{{"right after the weights were set", 0}, {"in the hold", 1}}
+	for _, tt := range tests {
+		for _, call := range []string{"DescribeListeners", "ListResourceRecordSets"} {
+			t.Run(tt.name+" "+call, func(t *testing.T) {
+				w := newWorld(t)
+				w.stages = []int{10}
+				was := w.r53.sets[zoneShop]
+				stale := 0
+				w.fail = func(got string) error {
+					if done, n := shifted(w); !done || n != tt.recorded || got != call || stale > 0 {
+						return nil
+					}
+					stale++
+					till := w.clock.Now().Add(time.Nanosecond)
+					w.lb.old, w.r53.old = map[string][]elbtypes.Action{shopHTTP: split(tgBlue, 1, tgGreen, 0)}, map[string][]r53types.ResourceRecordSet{zoneShop: was}
+					w.lb.oldTill, w.r53.oldTill = till, till
+					return nil
+				}
+				if err := w.walk(context.Background()); err != nil {
+					t.Fatal(err)
+				}
+				if stale != 1 {
+					t.Fatal("no read was stale")
+				}
+				w.wantWhere(atTen)
+				if !slices.Equal(w.changes, calm[:3]) {
+					t.Errorf("changes %q", w.changes)
+				}
+			})
+		}
+	}
+}
+
+// What is still there when reads are no longer stale is somebody else's change, and the
+// stop says where the traffic is.
+func TestForeignChangeRightAfterTheWeightsWereSet(t *testing.T) {
+	w := newWorld(t)
+	w.stages = []int{10}
+	var begun time.Time
+	w.journal.point = func(name string) {
+		w.point(name)
+		if rs := w.journal.of(state.RecordOutcome); name == "journal after outcome" && len(rs) == 6 {
+			w.lb.listener(shopHTTP, split(tgBlue, 95, tgGreen, 5))
+			begun = w.clock.Now()
+		}
+	}
+	wantStop(t, w.walk(context.Background()), state.ExitBlocked, "somebody else changed the weights", "blue 95 %, green 5 %. Nobody watches these weights")
+	w.wantWhere("A 90/10, AAAA 90/10, shop-blue=95 shop-green=5")
+	if took := w.clock.Since(begun); took < readBack {
+		t.Errorf("believed after %s", took)
 	}
 }
 

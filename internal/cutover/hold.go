@@ -3,24 +3,31 @@ package cutover
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	eksaws "github.com/eksbg/eksbg/internal/aws"
 	"github.com/eksbg/eksbg/internal/state"
 )
 
-// recordWeights reads the weights and journals them.
-func (s *Stage) recordWeights(ctx context.Context, rec state.Recorder, sc *scene) (*reading, error) {
-	r, err := s.look(ctx, sc)
+// recordWeights reads the weights that were just set, or found in place, and journals
+// them.
+func (s *Stage) recordWeights(ctx context.Context, rec state.Recorder) (*scene, *reading, error) {
+	// Anew, so that it knows when the last change was.
+	sc, err := s.scene(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	r, err := s.lookUntil(ctx, sc, func(r *reading) bool { return r.reached(s.d.Destination, s.spec.Percent) })
+	if err != nil {
+		return nil, nil, err
 	}
 	if !r.reached(s.d.Destination, s.spec.Percent) {
-		return nil, &state.Stop{Code: state.ExitBlocked,
-			Why:  "somebody else changed the weights right after they were set: " + s.weights(r.shares),
+		return nil, nil, &state.Stop{Code: state.ExitBlocked,
+			Why:  "somebody else changed the weights right after they were set: now " + s.unwatched(r.shares),
 			Cure: s.foreignCure(sc, r)}
 	}
-	return r, s.record(rec, state.Record{Kind: state.RecordTraffic, Text: s.weights(r.shares), Traffic: r.shares})
+	return sc, r, s.record(rec, state.Record{Kind: state.RecordTraffic, Text: s.weights(r.shares), Traffic: r.shares})
 }
 
 // hold watches the weights and the gates for the time of the hold.
@@ -74,20 +81,16 @@ func (s *Stage) holdPause() time.Duration {
 // changed compares the weights with those that were set, and asks when somebody else
 // has changed them.
 func (s *Stage) changed(ctx context.Context, sc *scene, set *reading) (*state.Stop, error) {
-	r, err := s.look(ctx, sc)
+	r, err := s.lookUntil(ctx, sc, func(r *reading) bool { return slices.Equal(r.shares, set.shares) })
 	if err != nil {
 		return nil, err
 	}
 	for i := range r.shares {
 		if r.shares[i] != set.shares[i] {
-			fresh, err := s.scene(ctx)
-			if err != nil {
-				return nil, err
-			}
 			return &state.Stop{Code: state.ExitBlocked,
 				Why: fmt.Sprintf("somebody else changed the weights during the hold: %s has blue %d, green %d instead of blue %d, green %d; now %s",
 					r.shares[i].Target, r.shares[i].Blue, r.shares[i].Green, set.shares[i].Blue, set.shares[i].Green, s.unwatched(r.shares)),
-				Cure: s.foreignCure(fresh, r)}, nil
+				Cure: s.foreignCure(sc, r)}, nil
 		}
 	}
 	return nil, nil

@@ -302,6 +302,18 @@ func (l *ledger) remembered(m mover) *view {
 	return m.imagine(&e.change)
 }
 
+// lastChange is when the journal last heard of a change of this run; the zero time when
+// it holds none. Reads from shortly after may be stale.
+func (l *ledger) lastChange() time.Time {
+	var last time.Time
+	for _, e := range l.entries {
+		if e.time.After(last) {
+			last = e.time
+		}
+	}
+	return last
+}
+
 // begun tells whether a step has shifted anything that was not put back since, as far
 // as anyone knows; movedIn whether it did so for certain.
 func (l *ledger) begun(step string) bool   { return l.shiftOf(step, true) }

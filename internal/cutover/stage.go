@@ -166,21 +166,27 @@ func (s *Stage) foreign(sc *scene, r *reading) string {
 // lookTwice reads the weights; what nobody explains is read again for as long as reads
 // after a change may be stale, when the last change of this run is that fresh.
 func (s *Stage) lookTwice(ctx context.Context, sc *scene) (*reading, string, error) {
-	deadline := s.d.Clock.Now()
-	if n := len(sc.ledger.entries); n > 0 {
-		deadline = sc.ledger.entries[n-1].time.Add(s.d.ReadBack)
+	r, err := s.lookUntil(ctx, sc, func(r *reading) bool { return s.foreign(sc, r) == "" })
+	if err != nil {
+		return nil, "", err
 	}
+	return r, s.foreign(sc, r), nil
+}
+
+// lookUntil reads the weights until they are as expected, for as long as reads after the
+// last change of this run may be stale (semantics 8); what is read last counts.
+func (s *Stage) lookUntil(ctx context.Context, sc *scene, expected func(*reading) bool) (*reading, error) {
+	deadline := sc.ledger.lastChange().Add(s.d.ReadBack)
 	for pause := firstPause; ; pause = longer(pause, readBackPause) {
 		r, err := s.look(ctx, sc)
 		if err != nil {
-			return nil, "", err
+			return nil, err
 		}
-		who := s.foreign(sc, r)
-		if who == "" || !s.d.Clock.Now().Before(deadline) {
-			return r, who, nil
+		if expected(r) || !s.d.Clock.Now().Before(deadline) {
+			return r, nil
 		}
 		if err := s.sleep(ctx, pause); err != nil {
-			return nil, "", err
+			return nil, err
 		}
 	}
 }
