@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -167,10 +166,7 @@ func (a *applied) open(ctx context.Context) error {
 	switch {
 	case err == nil && j.Closed():
 		// A process died between the end of the run and its archiving.
-		if _, err := j.Archive(); err != nil {
-			return err
-		}
-		if err := j.Close(); err != nil {
+		if err := a.archive(j); err != nil {
 			return err
 		}
 		return a.begin(ctx)
@@ -182,67 +178,14 @@ func (a *applied) open(ctx context.Context) error {
 	return err
 }
 
-func (a *applied) resume(ctx context.Context, j *state.Journal, recovery state.Recovery) error {
-	if a.saved != nil && a.saved.Run != j.Plan().Run {
-		_ = j.Close() // the stop is the error to tell
-		return &state.Stop{Code: state.ExitStale, Why: fmt.Sprintf("run %s is open, and the saved plan is of another one", j.Plan().Run),
-			Cure: "eksbg apply " + j.Plan().File}
-	}
-	if err := a.session.verify(ctx, j); err != nil {
-		_ = j.Close()
-		return err
-	}
-	if err := a.sameFile(j.Plan()); err != nil {
-		_ = j.Close()
-		return err
-	}
-	say := "resumed"
-	if s := recovery.String(); s != "" {
-		say += "; " + s
-	}
-	who := me(a.session.arn(ctx))
-	if _, err := j.Append(state.Record{Kind: state.RecordResumed, Text: say, Who: &who}); err != nil {
-		_ = j.Close()
-		return err
-	}
-	fmt.Fprintf(a.o.err, "Going on with run %s from %s: %s\n\n", j.Plan().Run, j.Plan().CreatedAt.UTC().Format(time.DateTime), say)
-	a.journal = j
-	return nil
-}
-
-// sameFile refuses to go on with a plan file that says something else than the one
-// that the run was made from.
-func (a *applied) sameFile(p *state.Plan) error {
-	if p.FileSum == a.sum {
-		return nil
-	}
-	if p.Target != a.file.Version || string(p.Variant) != a.file.Variant {
-		return &state.Stop{Code: state.ExitBlocked,
-			Why:  fmt.Sprintf("the plan file says %s %s now; run %s goes to %s %s", a.file.Variant, a.file.Version, p.Run, p.Variant, p.Target),
-			Cure: fmt.Sprintf("set variant %s and version %q to finish this run first", p.Variant, p.Target)}
-	}
-	stages := map[string]bool{}
-	for _, s := range p.Steps {
-		if s.Kind == state.KindTraffic {
-			stages[fmt.Sprint(s.Percent)] = true
-		}
-	}
-	same := len(stages) == len(a.file.Cutover.Stages)
-	for _, s := range a.file.Cutover.Stages {
-		same = same && stages[fmt.Sprint(s)]
-	}
-	if !same && len(stages) > 0 {
-		return &state.Stop{Code: state.ExitBlocked, Why: "the plan file's cutover.stages changed while run " + p.Run + " is open",
-			Cure: "put the stages back to finish this run; holds, gates, waivers and skips may change"}
-	}
-	fmt.Fprintln(a.o.err, "The plan file changed since the run began; its holds, gates, waivers and skips are used as they are now.")
-	return nil
-}
-
 // begin plans, shows, asks, and makes the journal. It leaves a.journal nil when
 // there is nothing to do or the answer was no.
 func (a *applied) begin(ctx context.Context) error {
-	p, err := a.session.plan(ctx, state.Side(a.o.active), a.sum, lineageOf(a.path))
+	active := state.Side(a.o.active)
+	if active == "" && a.saved != nil {
+		active = a.saved.Active
+	}
+	p, err := a.session.plan(ctx, active, a.sum, lineageOf(a.path))
 	if err != nil {
 		return err
 	}
@@ -261,7 +204,7 @@ func (a *applied) begin(ctx context.Context) error {
 		return blocked
 	}
 	if !a.o.yes {
-		ok, err := ask(a.o.streams, fmt.Sprintf("\nRun these %d steps? Only 'yes' goes on: ", len(p.Steps)))
+		ok, err := ask(ctx, a.o.streams, fmt.Sprintf("\nRun these %d steps? Only 'yes' goes on: ", len(p.Steps)))
 		if err != nil {
 			return err
 		}
@@ -274,36 +217,30 @@ func (a *applied) begin(ctx context.Context) error {
 	return err
 }
 
-func ask(s streams, question string) (bool, error) {
-	fmt.Fprint(s.err, question)
-	line, err := bufio.NewReader(s.in).ReadString('\n')
-	if err != nil && line == "" {
-		return false, fmt.Errorf("read the answer: %w", err)
-	}
-	return strings.TrimSpace(line) == "yes", nil
-}
-
 // walk runs the steps, shows the records as they come, and says where it ended.
 func (a *applied) walk(ctx context.Context) error {
 	model := view.Fold(a.journal.Records(""))
 	logger := newPlainLog(a.o.err, model)
+	defer logger.close()
 	a.journal.OnRecord(logger.record)
 	b := a.session.builder(a.journal, a)
 	w := &run.Walker{
 		Journal: a.journal,
 		Build:   b.Build,
 		Urgent:  b.Urgent,
+		Terms:   b.Terms,
 		Control: &control{applied: a},
 		Until:   a.o.until,
 		Login:   a.session.login,
 		Next:    a.next,
 	}
 	err := w.Walk(ctx)
+	logger.close()
 	model = view.Fold(a.journal.Records(""))
 	if err != nil {
-		return a.stopped(ctx, model, err)
+		return a.stopped(model, err)
 	}
-	if _, err := a.journal.Archive(); err != nil {
+	if a.path, err = a.journal.Archive(); err != nil {
 		return err
 	}
 	a.done(model)
@@ -319,17 +256,17 @@ func (a *applied) next(stop *state.Stop) string {
 	if a.o.yes {
 		cmd += " --yes"
 	}
-	if stop.Code == state.ExitPutBack {
+	switch {
+	case stop.Approve != "":
+		cmd += " --approve " + string(stop.Approve)
+	case run.ApprovalLapsed(a.journalRecords(), state.PhaseCutover):
 		cmd += " --approve cutover"
 	}
 	return cmd
 }
 
-func (a *applied) stopped(ctx context.Context, m *view.Model, err error) error {
+func (a *applied) stopped(m *view.Model, err error) error {
 	stop := asStop(err)
-	if errors.Is(context.Cause(ctx), errTimeout) && stop.Code == state.ExitInterrupted {
-		stop = &state.Stop{Code: state.ExitResumable, Why: "--timeout is over", Cause: stop.Cause, Cure: stop.Cure}
-	}
 	if a.o.output == "json" {
 		return stop
 	}

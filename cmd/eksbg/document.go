@@ -14,18 +14,20 @@ type document struct {
 }
 
 type documentBody struct {
-	Format   int                              `json:"format"`
-	Command  string                           `json:"command"`
-	Exit     int                              `json:"exit"`
-	Why      string                           `json:"why,omitempty"`
-	Cure     string                           `json:"cure,omitempty"`
-	Journal  string                           `json:"journal,omitempty"`
-	Run      string                           `json:"run,omitempty"`
-	Holder   string                           `json:"holder,omitempty"`
-	Steps    []documentStep                   `json:"steps,omitempty"`
-	Traffic  []state.Share                    `json:"traffic,omitempty"`
-	Clusters map[state.Side]state.ClusterView `json:"clusters,omitempty"`
-	Closed   bool                             `json:"closed"`
+	Format  int            `json:"format"`
+	Command string         `json:"command"`
+	Exit    int            `json:"exit"`
+	Why     string         `json:"why,omitempty"`
+	Cure    string         `json:"cure,omitempty"`
+	Journal string         `json:"journal,omitempty"`
+	Run     string         `json:"run,omitempty"`
+	Holder  string         `json:"holder,omitempty"`
+	Steps   []documentStep `json:"steps,omitempty"`
+	// TrafficStale is true when weights were sent after Traffic was read.
+	TrafficStale bool                             `json:"trafficStale,omitempty"`
+	Traffic      []state.Share                    `json:"traffic,omitempty"`
+	Clusters     map[state.Side]state.ClusterView `json:"clusters,omitempty"`
+	Closed       bool                             `json:"closed"`
 }
 
 type documentStep struct {
@@ -50,7 +52,7 @@ func (d *document) writeHeld(s streams, records []state.Record, path, holder str
 	}
 	if len(records) > 0 {
 		m := view.Fold(records)
-		b.Run, b.Traffic, b.Clusters, b.Closed = m.Plan.Run, m.Traffic, m.Clusters, m.Closed
+		b.Run, b.Traffic, b.TrafficStale, b.Clusters, b.Closed = m.Plan.Run, m.Traffic, m.TrafficStale, m.Clusters, m.Closed
 		for _, st := range m.Steps {
 			b.Steps = append(b.Steps, documentStep{ID: st.Spec.ID, Title: st.Spec.Title, Side: st.Spec.Side, State: st.State, Text: st.Text})
 		}

@@ -14,29 +14,73 @@ import (
 // heartbeat is how often a step that only waits is heard of in the plain log.
 const heartbeat = 30 * time.Second
 
-// plainLog prints a line per record, and of waiting only what is new or due.
+// backlog is how many lines may wait for a terminal that does not take any.
+const backlog = 4096
+
+// plainLog prints a line per record, and of waiting only what is new or due. It never
+// keeps the run waiting: lines that a stalled terminal does not take are dropped, and
+// counted.
 type plainLog struct {
-	mu    sync.Mutex
-	w     io.Writer
-	model *view.Model
-	heard map[string]time.Time
+	mu      sync.Mutex
+	model   *view.Model
+	heard   map[string]time.Time
+	lines   chan string
+	dropped int
+	closed  bool
+	done    chan struct{}
 }
 
 func newPlainLog(w io.Writer, m *view.Model) *plainLog {
-	return &plainLog{w: w, model: m, heard: map[string]time.Time{}}
+	l := &plainLog{model: m, heard: map[string]time.Time{}, lines: make(chan string, backlog), done: make(chan struct{})}
+	go func() {
+		defer close(l.done)
+		for line := range l.lines {
+			fmt.Fprintln(w, line)
+		}
+	}()
+	return l
 }
 
 func (l *plainLog) record(r state.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.model.Apply(r)
+	if l.closed {
+		return
+	}
 	if r.Kind == state.RecordWaiting {
 		if last, ok := l.heard[r.Step]; ok && r.Time.Sub(last) < heartbeat {
 			return
 		}
 		l.heard[r.Step] = r.Time
 	}
-	if line := text.Line(l.model, r); line != "" {
-		fmt.Fprintln(l.w, line)
+	line := text.Line(l.model, r)
+	if line == "" {
+		return
+	}
+	if l.dropped > 0 {
+		line = fmt.Sprintf("(%d lines are missing here: the terminal did not take them; the journal has all)\n%s", l.dropped, line)
+	}
+	select {
+	case l.lines <- line:
+		l.dropped = 0
+	default:
+		l.dropped++
+	}
+}
+
+// close waits until what is left is printed, for as long as a terminal may need.
+func (l *plainLog) close() {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return
+	}
+	l.closed = true
+	close(l.lines)
+	l.mu.Unlock()
+	select {
+	case <-l.done:
+	case <-time.After(2 * time.Second):
 	}
 }

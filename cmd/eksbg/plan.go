@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/eksbg/eksbg/internal/planfile"
+	"github.com/eksbg/eksbg/internal/run"
 	"github.com/eksbg/eksbg/internal/state"
 	"github.com/eksbg/eksbg/internal/ui/text"
 )
@@ -111,20 +112,24 @@ func refuseOpenRun(planPath, path string) error {
 			return nil
 		}
 	}
-	return &state.Stop{Code: state.ExitBlocked, Why: fmt.Sprintf("run %s is open: its steps are fixed", records[0].Plan.Run),
+	return &state.Stop{Code: state.ExitBlocked, Why: fmt.Sprintf("run %s is open: its steps are fixed\n%s", records[0].Plan.Run, run.SoFar(records)),
 		Cure: "eksbg status " + planPath + "   where it stands\neksbg apply " + planPath + "    to go on"}
 }
 
 func (o *planOptions) next(p *state.Plan) string {
+	cmd := "eksbg apply " + o.path
 	switch {
 	case len(p.Steps) == 0:
-		return "eksbg status " + o.path
+		cmd = "eksbg status " + o.path
 	case o.save != "":
-		return "eksbg apply " + o.save
+		cmd = "eksbg apply " + o.save
 	case o.active != "":
-		return "eksbg apply " + o.path + " --active " + o.active
+		cmd += " --active " + o.active
 	}
-	return "eksbg apply " + o.path
+	if o.state != "" {
+		cmd += " --state " + o.state
+	}
+	return cmd
 }
 
 // blockers is the stop for findings that nobody waived and no step cures.

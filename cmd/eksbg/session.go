@@ -24,13 +24,10 @@ import (
 	"github.com/eksbg/eksbg/internal/plan"
 	"github.com/eksbg/eksbg/internal/planfile"
 	"github.com/eksbg/eksbg/internal/preflight"
+	"github.com/eksbg/eksbg/internal/run"
 	"github.com/eksbg/eksbg/internal/state"
 	"github.com/eksbg/eksbg/internal/upgrade"
 )
-
-// firstContact is how long an endpoint may stay silent before the first change
-// (semantics 24: exit 1 within 30 s).
-const firstContact = 20 * time.Second
 
 // session holds the clients of one command: made once, when first needed.
 type session struct {
@@ -45,7 +42,8 @@ type session struct {
 
 	mu       sync.Mutex
 	clusters map[state.Side]*cluster.Client
-	caller   string
+	// caller is who calls, once asked.
+	caller *string
 }
 
 func newSession(s streams, planPath string, f *planfile.File) (*session, error) {
@@ -187,7 +185,7 @@ func (s *session) plan(ctx context.Context, active state.Side, fileSum, lineage 
 	default:
 		return nil, fmt.Errorf("--active %s: blue or green", active)
 	}
-	ctx = aws.WithPatience(ctx, firstContact)
+	ctx = aws.WithPatience(ctx, run.FirstContact)
 	if err := s.connect(ctx); err != nil {
 		return nil, err
 	}
@@ -195,7 +193,7 @@ func (s *session) plan(ctx context.Context, active state.Side, fileSum, lineage 
 	if err != nil {
 		return nil, s.explain(ctx, err)
 	}
-	id := plan.Identity{Tool: version, File: s.planPath, FileSum: fileSum, Lineage: lineage}
+	id := plan.Identity{Tool: version, File: s.planPath, FileSum: fileSum, Lineage: lineage, Active: active}
 	if id.Run, err = state.NewID(w.At, rand.Reader); err != nil {
 		return nil, err
 	}
@@ -219,8 +217,13 @@ func (s *session) explain(ctx context.Context, err error) error {
 	return err
 }
 
-// verify holds an open run against the clusters that the plan file names now.
+// verify holds an open run against the clusters that the plan file names now. Traffic
+// that is on its way does not wait for an EKS that is away.
 func (s *session) verify(ctx context.Context, j *state.Journal) error {
+	changed, moving := len(state.Changed(j.Records(""))) > 0, run.Moving(j.Records(""))
+	if !changed || moving {
+		ctx = aws.WithPatience(ctx, run.FirstContact)
+	}
 	if err := s.connect(ctx); err != nil {
 		return err
 	}
@@ -231,6 +234,14 @@ func (s *session) verify(ctx context.Context, j *state.Journal) error {
 			name = s.file.Clusters.Green.Name
 		}
 		out, err := s.eks[side].DescribeCluster(ctx, &eks.DescribeClusterInput{Name: awssdk.String(name)})
+		if moving && aws.IsUnavailable(err) {
+			fmt.Fprintf(s.err, "EKS does not answer; the traffic is on its way and is looked after without it.\n")
+			return nil
+		}
+		if err != nil && changed && aws.IsUnavailable(err) {
+			return &state.Stop{Code: state.ExitResumable, Why: "EKS did not answer for minutes", Cause: err,
+				Cure: "check the network and the endpoint, then run the same command again"}
+		}
 		if err != nil {
 			return s.explain(ctx, fmt.Errorf("look up cluster %s: %w", name, err))
 		}
@@ -285,22 +296,24 @@ func (s *session) login(side state.Side) string {
 	return blue + "\n" + green
 }
 
-// arn is who calls, as STS says; empty where it does not say.
+// whoPatience bounds the question who is calling: it is for the record alone, and
+// some networks have no way to STS.
+const whoPatience = 5 * time.Second
+
+// arn is who calls, as STS says; empty where it does not say. It is asked once.
 func (s *session) arn(ctx context.Context) string {
 	s.mu.Lock()
-	known := s.caller
-	s.mu.Unlock()
-	if known != "" {
-		return known
+	defer s.mu.Unlock()
+	if s.caller != nil {
+		return *s.caller
 	}
+	ctx, cancel := context.WithTimeout(aws.WithPatience(ctx, whoPatience), 2*whoPatience)
+	defer cancel()
 	arn, err := aws.WhoAmI(ctx, sts.NewFromConfig(s.configs[s.trafficAccount()]))
 	if err != nil {
-		fmt.Fprintf(s.err, "Who runs this is recorded without its ARN: %s\n", state.Clean(err.Error()))
-		return ""
+		fmt.Fprintf(s.err, "Who runs this is recorded without its ARN: %s\n", state.Clean(shortly(err)))
 	}
-	s.mu.Lock()
-	s.caller = arn
-	s.mu.Unlock()
+	s.caller = &arn
 	return arn
 }
 

@@ -2,6 +2,9 @@ package plan
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -111,12 +114,77 @@ func (b *Builder) stage(spec state.StepSpec) run.Step {
 			remaining += time.Duration(b.File.Cutover.Hold)
 		}
 	}
-	return cutover.NewStage(spec, cutover.StageDeps{
+	stage := cutover.NewStage(spec, cutover.StageDeps{
 		Traffic: b.Traffic, Start: b.Plan.Traffic, Origin: b.Plan.Origin, Destination: b.Plan.Destination,
 		Gates: b.File.Cutover.Gates, Hold: time.Duration(b.File.Cutover.Hold), Patience: time.Duration(b.File.Cutover.Patience),
 		Remaining: remaining, Clock: b.Clock, History: b.History, Prober: b.Prober,
 		CredentialsExpire: b.CredentialsExpire, OnInterrupt: b.OnInterrupt, Stderr: b.Stderr,
 	})
+	return &checkedStage{Step: stage, check: b.ownersBeforeTheShift}
+}
+
+// checkedStage looks at the entrances again before the first shift: an upgrade takes
+// an hour, and a controller may have taken one over meanwhile (semantics 19).
+type checkedStage struct {
+	run.Step
+	check func(context.Context) error
+}
+
+// Act checks, then lets the stage act.
+func (c *checkedStage) Act(ctx context.Context, rec state.Recorder) error {
+	if err := c.check(ctx); err != nil {
+		return err
+	}
+	return c.Step.Act(ctx, rec)
+}
+
+// ownersBeforeTheShift is nil once any weight was sent: from then on the stages alone
+// decide, and nothing may stand between them and a put-back.
+func (b *Builder) ownersBeforeTheShift(ctx context.Context) error {
+	for _, s := range b.Plan.Steps {
+		if s.Kind != state.KindTraffic {
+			continue
+		}
+		for _, r := range b.History.Records(s.ID) {
+			if r.Kind == state.RecordIntent {
+				return nil
+			}
+		}
+	}
+	found, err := cutover.Check(ctx, b.Traffic, b.File.Cutover.Stages...)
+	if err != nil {
+		return fmt.Errorf("look at the entrances before the first shift: %w", err)
+	}
+	for _, f := range Waive(b.File, found, b.Clock.Now()) {
+		if f.Blocks() {
+			return &state.Stop{Code: state.ExitBlocked, Why: fmt.Sprintf("%s %s: %s", f.Severity, f.Check, f.Text), Cure: f.Cure}
+		}
+	}
+	return nil
+}
+
+// Terms digests what the plan file says of a phase, for approvals to bind to
+// (semantics 4): gates and holds of a cutover, skips and parallelism of a restart.
+func (b *Builder) Terms(phase state.Phase) string {
+	var of any
+	switch phase {
+	case state.PhaseCutover:
+		of = []any{b.File.Cutover, b.File.Traffic}
+	case state.PhaseRestart, state.PhaseRestartLive:
+		of = b.File.Restart
+	case state.PhaseUpgrade:
+		of = []any{b.File.Upgrade, b.File.Waive}
+	case state.PhaseCapacity:
+		of = b.File.Capacity
+	default:
+		return ""
+	}
+	raw, err := json.Marshal(of)
+	if err != nil {
+		panic(fmt.Sprintf("marshal a part of the plan file: %v", err)) // it was read from text
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:])
 }
 
 // Urgent names the traffic step that has to put the traffic back before anything

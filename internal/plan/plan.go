@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -72,6 +73,8 @@ func Decide(f *planfile.File, w *World, active state.Side) (Roles, error) {
 type Identity struct {
 	Run, Lineage, Tool string
 	File, FileSum      string
+	// Active is the side named with --active, if one was.
+	Active state.Side
 }
 
 // Make orders the steps. It is pure: the same file, world and roles give the same
@@ -81,7 +84,7 @@ func Make(f *planfile.File, w *World, r Roles, id Identity) *state.Plan {
 		Format: state.FormatVersion, Tool: id.Tool, Run: id.Run, Lineage: id.Lineage, CreatedAt: w.At,
 		Name: f.Name, Region: f.Region, Variant: state.Variant(f.Variant), Target: f.Version,
 		File: id.File, FileSum: id.FileSum,
-		Origin: r.Origin, Destination: r.Destination,
+		Origin: r.Origin, Destination: r.Destination, Active: id.Active, Entrances: Entrances(f),
 		Traffic: w.Traffic, Clusters: map[state.Side]state.ClusterView{},
 		CredentialsExpire: w.CredentialsExpire,
 	}
@@ -98,6 +101,15 @@ func Make(f *planfile.File, w *World, r Roles, id Identity) *state.Plan {
 	b.approvals()
 	p.Fingerprint = p.Sum()
 	return p
+}
+
+// Entrances are the traffic targets of a plan file as a run keeps them.
+func Entrances(f *planfile.File) json.RawMessage {
+	b, err := json.Marshal(f.Traffic)
+	if err != nil {
+		panic(fmt.Sprintf("marshal traffic targets: %v", err)) // structs of strings
+	}
+	return b
 }
 
 // View condenses an inventory to what plans and records hold of a cluster.

@@ -188,6 +188,36 @@ func TestSplitTrafficGoesOnFromTheShareThatIsThere(t *testing.T) {
 	}
 }
 
+// Semantics 22: whatever its part in the run, a side that gets traffic is restarted
+// only when that is approved by name.
+func TestTheRestartOfASideWithTrafficIsLive(t *testing.T) {
+	f, w := file("1.33"), world(inventory(state.Blue, "1.31", "1.31"), inventory(state.Green, "1.32", "1.32"), share(50, 50))
+	roles, err := plan.Decide(f, w, state.Blue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := plan.Make(f, w, roles, plan.Identity{Run: "r"})
+	s, ok := p.Step("green/restart/1")
+	if !ok || s.Phase != state.PhaseRestartLive || !s.Approval {
+		t.Errorf("restart %+v in %s", s, ids(p))
+	}
+	if !slices.ContainsFunc(p.Findings, func(f state.Finding) bool { return f.Check == "upgrade/live" }) {
+		t.Errorf("nothing says that green gets traffic: %+v", p.Findings)
+	}
+}
+
+func TestAcceptancesThatAreOverAreTold(t *testing.T) {
+	f := file("1.32")
+	f.Waive = []planfile.Waiver{{Check: "insight/x", Reason: "r", Until: planfile.Date{Time: at.AddDate(0, 0, -2)}}}
+	f.Restart.Skip = []planfile.Skip{{Owner: "shop/Job/x", Reason: "r", Until: planfile.Date{Time: at.AddDate(0, 0, -2)}}}
+	p := mustMake(t, f, world(inventory(state.Blue, "1.31", "1.31"), inventory(state.Green, "1.31", "1.31"), share(100, 0)))
+	for _, check := range []string{"waive/insight/x", "skip/shop/Job/x"} {
+		if !slices.ContainsFunc(p.Findings, func(f state.Finding) bool { return f.Check == check && !f.Blocks() }) {
+			t.Errorf("%s is not told: %+v", check, p.Findings)
+		}
+	}
+}
+
 func TestLiveRestartIsMarkedForApproval(t *testing.T) {
 	p := mustMake(t, file("1.33"), world(inventory(state.Blue, "1.33", "1.32"), inventory(state.Green, "1.33"), share(100, 0)))
 	s, ok := p.Step("blue/restart-live/1")

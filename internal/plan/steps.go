@@ -76,8 +76,6 @@ func (b *builder) live() {
 	}
 	b.preflight()
 	b.restart(o, inv.Version, fmt.Sprintf("%s/restart-live/1", o), "")
-	s := &b.plan.Steps[len(b.plan.Steps)-1]
-	s.Phase, s.Approval = state.PhaseRestartLive, true
 }
 
 func (b *builder) preflight() {
@@ -132,12 +130,27 @@ func (b *builder) restart(side state.Side, to, id, cause string) {
 		}
 	}
 	waves := int(math.Ceil(float64(rollouts) / float64(max(1, b.file.Restart.MaxParallel))))
+	phase := state.PhaseRestart
+	if b.serves(side) {
+		phase = state.PhaseRestartLive
+	}
 	b.add(state.StepSpec{
-		ID: id, Phase: state.PhaseRestart, Kind: state.KindRestart, Side: side,
+		ID: id, Phase: phase, Kind: state.KindRestart, Side: side, Approval: phase == state.PhaseRestartLive,
 		Title:   fmt.Sprintf("restart %d pods of %d owners", pods, len(items)),
 		Changes: fmt.Sprintf("%d rollouts, %d at once", rollouts, b.file.Restart.MaxParallel),
 		Expect:  expect(time.Duration(waves)*rolloutMin, time.Duration(waves)*rolloutMax), To: to, Cause: cause,
 	})
+}
+
+// serves tells whether a side gets any traffic now: restarting its pods is always
+// approved by name then, whatever part it has in the run (semantics 22).
+func (b *builder) serves(side state.Side) bool {
+	for _, s := range b.world.Traffic {
+		if s.Percent(side) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func (b *builder) capacity() {
@@ -240,6 +253,23 @@ func (b *builder) findings() {
 		if s.Kind == state.KindRestart {
 			b.unrestartable(s)
 		}
+		if s.Kind == state.KindControlPlane && b.serves(s.Side) {
+			b.plan.Findings = append(b.plan.Findings, state.Finding{Check: "upgrade/live", Severity: state.SeverityWarn, Side: s.Side, Step: s.ID,
+				Text: fmt.Sprintf("%s gets traffic while its control plane goes to %s", s.Side, s.To)})
+		}
+	}
+	b.expired()
+}
+
+// expired says which acceptances of the plan file are over, since they do nothing.
+func (b *builder) expired() {
+	for _, w := range b.file.ExpiredWaivers(b.world.At) {
+		b.plan.Findings = append(b.plan.Findings, state.Finding{Check: "waive/" + w.Check, Severity: state.SeverityWarn,
+			Text: fmt.Sprintf("the waiver of %s ended on %s", w.Check, w.Until.Format(time.DateOnly)), Cure: "take it out, or give it a new end and reason"})
+	}
+	for _, k := range b.file.Restart.ExpiredSkips(b.world.At) {
+		b.plan.Findings = append(b.plan.Findings, state.Finding{Check: "skip/" + k.Owner, Severity: state.SeverityWarn,
+			Text: fmt.Sprintf("the skip of %s ended on %s", k.Owner, k.Until.Format(time.DateOnly)), Cure: "take it out, or give it a new end and reason"})
 	}
 }
 

@@ -14,7 +14,9 @@ import (
 type consent struct {
 	// Remaining digests the steps from the first one of the phase on.
 	Remaining string `json:"remaining"`
-	Why       string `json:"why"`
+	// Terms digests what the plan file says of the phase.
+	Terms string `json:"terms,omitempty"`
+	Why   string `json:"why"`
 }
 
 // approval makes sure that the phase of the step is approved where that is asked
@@ -28,7 +30,10 @@ func (w *Walker) approval(ctx context.Context, spec state.StepSpec) *state.Stop 
 		return nil
 	}
 	want := consent{Remaining: remaining(state.Steps(records), spec.Phase), Why: why}
-	if approved(records, spec.Phase, want.Remaining) {
+	if w.Terms != nil {
+		want.Terms = w.Terms(spec.Phase)
+	}
+	if approved(records, spec.Phase, want) {
 		return nil
 	}
 	who, err := w.Control.Approve(ctx, Ask{Phase: spec.Phase, Step: spec, Why: why})
@@ -38,7 +43,7 @@ func (w *Walker) approval(ctx context.Context, spec state.StepSpec) *state.Stop 
 	if who == nil {
 		return &state.Stop{Code: state.ExitResumable,
 			Why:  fmt.Sprintf("%s waits for an approval of phase %s (%s)", spec.ID, spec.Phase, why),
-			Cure: fmt.Sprintf("run the same command again with --approve %s", spec.Phase)}
+			Cure: fmt.Sprintf("run the same command again with --approve %s", spec.Phase), Approve: spec.Phase}
 	}
 	detail, err := json.Marshal(want)
 	if err != nil {
@@ -80,14 +85,29 @@ func lastPutBack(records []state.Record) int64 {
 	return 0
 }
 
-func approved(records []state.Record, phase state.Phase, want string) bool {
+// ApprovalLapsed tells whether the traffic was put back and nobody has approved the
+// phase since, so that the next start waits for that (semantics 16).
+func ApprovalLapsed(records []state.Record, phase state.Phase) bool {
+	back := lastPutBack(records)
+	if back == 0 {
+		return false
+	}
+	for _, r := range records {
+		if r.Kind == state.RecordApproval && r.Phase == phase && r.Seq > back {
+			return false
+		}
+	}
+	return true
+}
+
+func approved(records []state.Record, phase state.Phase, want consent) bool {
 	lapsed := lastPutBack(records)
 	for _, r := range records {
 		if r.Kind != state.RecordApproval || r.Phase != phase || r.Seq < lapsed {
 			continue
 		}
 		var c consent
-		if json.Unmarshal(r.Detail, &c) == nil && c.Remaining == want {
+		if json.Unmarshal(r.Detail, &c) == nil && c.Remaining == want.Remaining && c.Terms == want.Terms {
 			return true
 		}
 	}

@@ -63,6 +63,9 @@ type Walker struct {
 	// traffic has to be put back first whatever else stands against the run (semantics
 	// 12). It is asked once, when the walk begins.
 	Urgent func() string
+	// Terms digests what a phase would be run with beside its steps (gates, holds, skips
+	// of the plan file as it is now); approvals bind to it as well. May be nil.
+	Terms func(state.Phase) string
 	// Login gives the command that renews the credentials of a side.
 	Login func(state.Side) string
 	// Next gives the command to type after a stop.
@@ -74,6 +77,11 @@ type Walker struct {
 // journal itself could not be written.
 func (w *Walker) Walk(ctx context.Context) error {
 	stop := w.walk(ctx)
+	if stop != nil && stop.Code == state.ExitInterrupted && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		timedOut := *stop
+		timedOut.Code, timedOut.Why = state.ExitResumable, "the time that --timeout gives is over: "+stop.Why
+		stop = &timedOut
+	}
 	if stop == nil {
 		exit := int(state.ExitDone)
 		if _, err := w.Journal.Append(state.Record{Kind: state.RecordClosed, Text: "all steps are done", Exit: &exit}); err != nil {
@@ -94,20 +102,25 @@ func (w *Walker) Walk(ctx context.Context) error {
 }
 
 func (w *Walker) walk(ctx context.Context) *state.Stop {
+	if stop := w.urgent(ctx); stop != nil {
+		return stop
+	}
 	if w.Until != "" && !w.known(w.Until) {
 		return &state.Stop{Code: state.ExitFailed, Why: fmt.Sprintf("--until %s: no such step in this run", w.Until),
 			Cure: "the steps are: " + strings.Join(w.ids(), ", ")}
 	}
-	if stop := w.urgent(ctx); stop != nil {
-		return stop
-	}
+	ctx = w.patient(ctx)
 	for i := 0; ; {
 		steps := state.Steps(w.Journal.Records(""))
 		if i >= len(steps) {
 			return nil
 		}
 		spec := steps[i]
-		needs, stop := w.step(w.patient(ctx), spec)
+		if w.passed(spec) {
+			i++
+			continue
+		}
+		needs, stop := w.step(ctx, spec)
 		if stop != nil {
 			return stop
 		}
@@ -147,15 +160,26 @@ func (w *Walker) urgent(ctx context.Context) *state.Stop {
 	return nil
 }
 
-// firstContact is how long an endpoint may stay silent before the first change;
-// afterwards it is waited for (semantics 24).
-const firstContact = 20 * time.Second
+// FirstContact is how long an endpoint may stay silent before the first change;
+// afterwards it is waited for (semantics 24: exit 1 within 30 s).
+const FirstContact = 20 * time.Second
 
+// patient gives calls that patience until the first intent is in the journal, which
+// may be in the middle of a step.
 func (w *Walker) patient(ctx context.Context) context.Context {
-	if len(state.Changed(w.Journal.Records(""))) == 0 {
-		return aws.WithPatience(ctx, firstContact)
-	}
-	return ctx
+	return aws.WithPatienceFunc(ctx, func() time.Duration {
+		if len(state.Changed(w.Journal.Records(""))) == 0 {
+			return FirstContact
+		}
+		return 0
+	})
+}
+
+// passed tells whether a step is not looked at again: the traffic is on its way, and
+// what was done before it must not keep the stages from holding, judging and putting
+// back (semantics 12, 20).
+func (w *Walker) passed(spec state.StepSpec) bool {
+	return spec.Kind != state.KindTraffic && Moving(w.Journal.Records("")) && state.StepDone(w.Journal.Records(spec.ID), spec.ID)
 }
 
 func (w *Walker) ids() []string {
@@ -205,7 +229,7 @@ func (w *Walker) step(ctx context.Context, spec state.StepSpec) (*state.NeedsFir
 }
 
 func (w *Walker) act(ctx context.Context, spec state.StepSpec, step Step) (*state.NeedsFirst, *state.Stop) {
-	if ctx.Err() != nil && !w.underWay(spec) {
+	if ctx.Err() != nil && (spec.Kind != state.KindTraffic || !Moving(w.Journal.Records(""))) {
 		return nil, w.stopFor(ctx, spec, ctx.Err())
 	}
 	if ctx.Err() == nil {
@@ -214,27 +238,6 @@ func (w *Walker) act(ctx context.Context, spec state.StepSpec, step Step) (*stat
 		}
 	}
 	return w.start(ctx, spec, step)
-}
-
-// underWay tells whether an interrupt finds the traffic between its first shift and
-// its last gate: then the stage itself decides what becomes of it (semantics 20), also
-// when the interrupt came between two stages.
-func (w *Walker) underWay(spec state.StepSpec) bool {
-	if spec.Kind != state.KindTraffic {
-		return false
-	}
-	records := w.Journal.Records("")
-	back := lastPutBack(records)
-	traffic := map[string]bool{}
-	for _, s := range state.Steps(records) {
-		traffic[s.ID] = s.Kind == state.KindTraffic
-	}
-	for _, r := range records {
-		if r.Kind == state.RecordIntent && traffic[r.Step] && r.Seq > back {
-			return true
-		}
-	}
-	return false
 }
 
 // start records the step as begun and lets it act.
@@ -287,4 +290,21 @@ func (w *Walker) fail(ctx context.Context, spec state.StepSpec, err error) *stat
 		return s
 	}
 	return stop
+}
+
+// Moving tells whether the traffic is between its first shift and its last gate, as
+// far as the journal knows. An interrupt is then the stage's to decide (semantics 20),
+// also when it comes between two stages.
+func Moving(records []state.Record) bool {
+	back := lastPutBack(records)
+	traffic := map[string]bool{}
+	for _, s := range state.Steps(records) {
+		traffic[s.ID] = s.Kind == state.KindTraffic
+	}
+	for _, r := range records {
+		if r.Kind == state.RecordIntent && traffic[r.Step] && r.Seq > back {
+			return true
+		}
+	}
+	return false
 }

@@ -4,10 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"strings"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/eksbg/eksbg/internal/aws"
 	"github.com/eksbg/eksbg/internal/run"
 	"github.com/eksbg/eksbg/internal/state"
 )
@@ -301,6 +305,175 @@ func TestApprovalLapsesAfterAPutBack(t *testing.T) {
 	c.who = &state.Who{User: "ops"}
 	if err := w.Walk(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// An approval given before a put-back is worth nothing after it.
+func TestAnEarlierApprovalDoesNotOutliveAPutBack(t *testing.T) {
+	cut, all := spec("traffic/10", state.PhaseCutover), spec("traffic/100", state.PhaseCutover)
+	cut.Approval = true
+	m := newMemory(cut, all)
+	c := &control{who: &state.Who{User: "ops"}}
+	stopped := &state.Stop{Code: state.ExitPutBack, Why: "gate"}
+	w := walker(m, c, &scripted{spec: cut, wants: 1, err: stopped}, &scripted{spec: all, wants: 1})
+	if got := code(t, w.Walk(t.Context())); got != state.ExitPutBack || len(c.asked) != 1 {
+		t.Fatalf("exit %d, asked %d times", got, len(c.asked))
+	}
+	if run.ApprovalLapsed(m.records, state.PhaseCutover) {
+		t.Error("lapsed before anything was put back")
+	}
+	if _, err := m.Append(state.Record{Kind: state.RecordPutBack}); err != nil {
+		t.Fatal(err)
+	}
+	if !run.ApprovalLapsed(m.records, state.PhaseCutover) {
+		t.Error("not lapsed after a put-back")
+	}
+	w = walker(m, c, &scripted{spec: cut, wants: 1}, &scripted{spec: all, wants: 1})
+	if err := w.Walk(t.Context()); err != nil || len(c.asked) != 2 {
+		t.Errorf("asked %d times in all, want 2: %v", len(c.asked), err)
+	}
+}
+
+// Semantics 4: an approval is of what was approved.
+func TestAnApprovalLapsesWhenWhatRemainsChanges(t *testing.T) {
+	cut, all := spec("traffic/10", state.PhaseCutover), spec("traffic/100", state.PhaseCutover)
+	cut.Approval = true
+	later := &state.Stop{Code: state.ExitResumable, Why: "later"}
+	for name, change := range map[string]func(*memory, *run.Walker){
+		"nothing": nil,
+		"a step is put in": func(m *memory, _ *run.Walker) {
+			in := spec("traffic/50", state.PhaseCutover)
+			_, _ = m.Append(state.Record{Kind: state.RecordInserted, Step: "traffic/100", Spec: &in})
+		},
+		"the plan file's gates change": func(_ *memory, w *run.Walker) { w.Terms = func(state.Phase) string { return "other gates" } },
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMemory(cut, all)
+			c := &control{who: &state.Who{User: "ops"}}
+			first := &scripted{spec: cut, wants: 1, errs: []error{later}}
+			w := walker(m, c, first, &scripted{spec: all, wants: 1}, &scripted{spec: spec("traffic/50", state.PhaseCutover), wants: 1})
+			w.Terms = func(state.Phase) string { return "the gates" }
+			if got := code(t, w.Walk(t.Context())); got != state.ExitResumable {
+				t.Fatalf("exit %d", got)
+			}
+			want := 1
+			if change != nil {
+				change(m, w)
+				want = 2
+			}
+			if err := w.Walk(t.Context()); err != nil || len(c.asked) != want {
+				t.Errorf("asked %d times, want %d: %v", len(c.asked), want, err)
+			}
+		})
+	}
+}
+
+// Semantics 12: with the traffic on its way nothing that was done before it is looked
+// at again, so that nothing keeps the stages from judging and putting back.
+func TestDoneStepsDoNotStandInTheWayOfTrafficThatMoves(t *testing.T) {
+	capacity, cut := spec("green/capacity", state.PhaseCapacity), spec("traffic/10", state.PhaseCutover)
+	cut.Kind = state.KindTraffic
+	m := newMemory(capacity, cut)
+	m.records = append(m.records,
+		state.Record{Seq: 2, Kind: state.RecordDone, Step: "green/capacity"},
+		state.Record{Seq: 3, Kind: state.RecordIntent, Step: "traffic/10", Change: &state.Change{Call: "route53:ChangeResourceRecordSets"}})
+	back := &state.Stop{Code: state.ExitPutBack, Why: "502 from green"}
+	w := walker(m, &control{}, &scripted{spec: capacity, blocked: "green is short"}, &scripted{spec: cut, wants: 1, err: back})
+	if err := w.Walk(t.Context()); code(t, err) != state.ExitPutBack {
+		t.Errorf("the stage was not reached: %v", err)
+	}
+}
+
+// Semantics 24: the short patience ends with the first intent, in the middle of a step
+// as well.
+func TestPatienceGrowsWithTheFirstChange(t *testing.T) {
+	hop := spec("hop", state.PhaseUpgrade)
+	m := newMemory(hop)
+	var before, after time.Duration
+	w := walker(m, &control{}, &scripted{spec: hop})
+	w.Build = func(ctx context.Context, sp state.StepSpec) (run.Step, error) {
+		return stepFunc{sp, func(ctx context.Context, rec state.Recorder) error {
+			before = aws.Patience(ctx, 10*time.Minute)
+			if _, err := rec.Intent("eks:UpdateClusterVersion", "cluster x", nil, nil); err != nil {
+				return err
+			}
+			after = aws.Patience(ctx, 10*time.Minute)
+			return errors.New("enough")
+		}}, nil
+	}
+	_ = w.Walk(t.Context())
+	if before != run.FirstContact || after != 10*time.Minute {
+		t.Errorf("patience %s before the first change and %s after it", before, after)
+	}
+}
+
+// stepFunc is a step that is always ready and acts as the function says.
+type stepFunc struct {
+	spec state.StepSpec
+	act  func(context.Context, state.Recorder) error
+}
+
+func (s stepFunc) Spec() state.StepSpec { return s.spec }
+
+func (s stepFunc) Observe(context.Context) (state.Observation, error) {
+	return state.Observation{Status: state.Ready}, nil
+}
+
+func (s stepFunc) Act(ctx context.Context, rec state.Recorder) error { return s.act(ctx, rec) }
+
+func TestErrorsGetTheirExitCodes(t *testing.T) {
+	hop := spec("hop", state.PhaseUpgrade)
+	gone := &aws.GaveUpError{Err: &net.OpError{Op: "dial", Err: errors.New("connection refused")}}
+	if !aws.IsUnavailable(gone) {
+		t.Fatal("the error of this test is not an endpoint that is away")
+	}
+	for name, tt := range map[string]struct {
+		err    error
+		change bool
+		want   state.Exit
+	}{
+		"an endpoint that is away before the first change": {gone, false, state.ExitFailed},
+		"an endpoint that is away after it":                {gone, true, state.ExitResumable},
+		"a token that the API server does not take":        {apierrors.NewUnauthorized("Unauthorized"), false, state.ExitResumable},
+		"anything else": {errors.New("boom"), true, state.ExitFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := walker(newMemory(hop), &control{}, &scripted{spec: hop, wants: 1, change: tt.change, err: tt.err})
+			if got := code(t, w.Walk(t.Context())); got != tt.want {
+				t.Errorf("exit %d, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestATimeoutIsResumableAndSaysSoInTheJournal(t *testing.T) {
+	a := spec("a", state.PhaseUpgrade)
+	m := newMemory(a)
+	ctx, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
+	defer cancel()
+	if got := code(t, walker(m, &control{}, &scripted{spec: a, wants: 1}).Walk(ctx)); got != state.ExitResumable {
+		t.Errorf("exit %d, want 4", got)
+	}
+	if last := m.records[len(m.records)-1]; *last.Exit != int(state.ExitResumable) {
+		t.Errorf("the journal says exit %d", *last.Exit)
+	}
+}
+
+// A journal that breaks on the way must not hide where the traffic is.
+func TestABrokenJournalKeepsTheExitCodeOfAPutBack(t *testing.T) {
+	cut := spec("traffic/10", state.PhaseCutover)
+	for _, want := range []state.Exit{state.ExitPutBack, state.ExitDisplaced} {
+		m := newMemory(cut)
+		w := walker(m, &control{}, &scripted{spec: cut})
+		w.Build = func(_ context.Context, sp state.StepSpec) (run.Step, error) {
+			return stepFunc{sp, func(context.Context, state.Recorder) error {
+				m.broken = errors.New("no space left on device")
+				return &state.Stop{Code: want, Why: "where it is"}
+			}}, nil
+		}
+		if got := code(t, w.Walk(t.Context())); got != want {
+			t.Errorf("exit %d, want %d", got, want)
+		}
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/eksbg/eksbg/internal/aws"
 	"github.com/eksbg/eksbg/internal/state"
 )
@@ -20,11 +22,11 @@ func (w *Walker) stopFor(ctx context.Context, spec state.StepSpec, err error) *s
 		return &state.Stop{Code: state.ExitInterrupted, Why: "interrupted during " + spec.ID,
 			Cure: "the journal is complete: run the same command again to go on"}
 	case aws.IsExpired(err):
-		cure := "log in again, then run the same command again"
-		if w.Login != nil {
-			cure = w.Login(spec.Side) + "\nthen run the same command again"
-		}
-		return &state.Stop{Code: state.ExitResumable, Why: "the AWS credentials have expired", Cause: err, Cure: cure}
+		return &state.Stop{Code: state.ExitResumable, Why: "the AWS credentials have expired", Cause: err, Cure: w.loginCure(spec.Side)}
+	case apierrors.IsUnauthorized(err):
+		// Session credentials sign tokens without asking AWS, so the API server may be the
+		// first to say that they are over.
+		return &state.Stop{Code: state.ExitResumable, Why: "the API server does not take the credentials any more", Cause: err, Cure: w.loginCure(spec.Side)}
 	case aws.IsUnavailable(err) && len(state.Changed(w.Journal.Records(""))) > 0:
 		return &state.Stop{Code: state.ExitResumable, Why: "an endpoint did not answer for minutes", Cause: err,
 			Cure: "check the network and the endpoint, then run the same command again"}
@@ -33,12 +35,26 @@ func (w *Walker) stopFor(ctx context.Context, spec state.StepSpec, err error) *s
 		Cure: "mend what the message says, then run the same command again"}
 }
 
+func (w *Walker) loginCure(side state.Side) string {
+	if w.Login == nil {
+		return "log in again, then run the same command again"
+	}
+	return w.Login(side) + "\nthen run the same command again"
+}
+
 // withChanges adds to a block what has been changed so far (semantics 24).
 func (w *Walker) withChanges(stop *state.Stop) *state.Stop {
 	if stop.Code != state.ExitBlocked {
 		return stop
 	}
-	changed := state.Changed(w.Journal.Records(""))
+	out := *stop
+	out.Why = strings.TrimRight(stop.Why, "\n") + "\n" + SoFar(w.Journal.Records(""))
+	return &out
+}
+
+// SoFar says in one line what a run has changed so far.
+func SoFar(records []state.Record) string {
+	changed := state.Changed(records)
 	line := "nothing has been changed so far"
 	if n := len(changed); n > 0 {
 		const most = 12
@@ -48,7 +64,5 @@ func (w *Walker) withChanges(stop *state.Stop) *state.Stop {
 		}
 		line = "changed so far: " + strings.Join(changed, ", ") + more
 	}
-	out := *stop
-	out.Why = strings.TrimRight(stop.Why, "\n") + "\n" + line
-	return &out
+	return line
 }

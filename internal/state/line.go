@@ -88,9 +88,12 @@ func cleaned(r Record) Record {
 		r.Gate = &g
 	}
 	if r.Spec != nil {
-		s := *r.Spec
-		s.Title, s.Cause = Clean(s.Title), Clean(s.Cause)
+		s := cleanedSpec(*r.Spec)
 		r.Spec = &s
+	}
+	if r.Cluster != nil {
+		c := cleanedView(*r.Cluster)
+		r.Cluster = &c
 	}
 	if r.Plan != nil {
 		p := *r.Plan
@@ -99,9 +102,31 @@ func cleaned(r Record) Record {
 			f := &p.Findings[i]
 			f.Check, f.Text, f.Cure = Clean(f.Check), Clean(f.Text), cleanLines(f.Cure)
 		}
+		p.Steps = append([]StepSpec(nil), p.Steps...)
+		for i := range p.Steps {
+			p.Steps[i] = cleanedSpec(p.Steps[i])
+		}
+		if p.Clusters != nil {
+			views := make(map[Side]ClusterView, len(p.Clusters))
+			for side, v := range p.Clusters {
+				views[side] = cleanedView(v)
+			}
+			p.Clusters = views
+		}
 		r.Plan = &p
 	}
 	return r
+}
+
+func cleanedSpec(s StepSpec) StepSpec {
+	s.ID, s.Title, s.Changes, s.Cause = Clean(s.ID), Clean(s.Title), Clean(s.Changes), Clean(s.Cause)
+	s.Addon, s.From, s.To = Clean(s.Addon), Clean(s.From), Clean(s.To)
+	return s
+}
+
+func cleanedView(v ClusterView) ClusterView {
+	v.Name, v.ARN, v.Version, v.Status = Clean(v.Name), Clean(v.ARN), Clean(v.Version), Clean(v.Status)
+	return v
 }
 
 // cleanLines cleans text that may hold one command a line.

@@ -254,10 +254,16 @@ type Plan struct {
 	Origin      Side `json:"origin"`
 	Destination Side `json:"destination"`
 
+	// Active is the side that a person named with --active, where the weights did not say.
+	Active Side `json:"active,omitempty"`
+
 	Clusters map[Side]ClusterView `json:"clusters"`
 	Traffic  []Share              `json:"traffic"`
-	Steps    []StepSpec           `json:"steps"`
-	Findings []Finding            `json:"findings,omitempty"`
+	// Entrances are the traffic targets as the plan file named them, so that a run never
+	// loses one that a later plan file leaves out.
+	Entrances json.RawMessage `json:"entrances,omitempty"`
+	Steps     []StepSpec      `json:"steps"`
+	Findings  []Finding       `json:"findings,omitempty"`
 	// CredentialsExpire is when the first of the credentials in use ends; zero when
 	// they do not.
 	CredentialsExpire time.Time `json:"credentialsExpire,omitzero"`

@@ -25,6 +25,7 @@ type sumOf struct {
 	Destination Side
 	Clusters    []sumCluster
 	Traffic     []Share
+	Entrances   string
 	Steps       []StepSpec
 	Findings    []sumFinding
 }
@@ -55,7 +56,7 @@ func (p *Plan) Sum() string {
 	s := sumOf{
 		Format: FormatVersion, Name: p.Name, Region: p.Region, Variant: p.Variant, Target: p.Target,
 		FileSum: p.FileSum, Origin: p.Origin, Destination: p.Destination,
-		Traffic: append([]Share(nil), p.Traffic...),
+		Traffic: append([]Share(nil), p.Traffic...), Entrances: string(p.Entrances),
 	}
 	for _, side := range Sides {
 		c, ok := p.Clusters[side]

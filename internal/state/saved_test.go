@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -134,6 +135,7 @@ func TestSum(t *testing.T) {
 		"credentials": {false, func(p *state.Plan) { p.CredentialsExpire = began }},
 		"fingerprint": {false, func(p *state.Plan) { p.Fingerprint = "other" }},
 		"format":      {false, func(p *state.Plan) { p.Format = 1 }},
+		"named side":  {false, func(p *state.Plan) { p.Active = state.Blue }}, // the origin says it
 		"path":        {false, func(p *state.Plan) { p.File = "elsewhere.yaml" }},
 		"pods": {false, func(p *state.Plan) {
 			cluster(p, func(v *state.ClusterView) { v.Pods, v.PodsReady, v.Lagging = 9, 8, 7 })
@@ -162,6 +164,7 @@ func TestSum(t *testing.T) {
 		"version":     {true, func(p *state.Plan) { cluster(p, func(v *state.ClusterView) { v.Version = "1.32" }) }},
 		"owners":      {true, func(p *state.Plan) { cluster(p, func(v *state.ClusterView) { v.Owners++ }) }},
 		"no cluster":  {true, func(p *state.Plan) { delete(p.Clusters, state.Green) }},
+		"entrances":   {true, func(p *state.Plan) { p.Entrances = json.RawMessage(`[{"alb":{}}]`) }},
 		"weight":      {true, func(p *state.Plan) { p.Traffic[0].Green = 1 }},
 		"step":        {true, func(p *state.Plan) { p.Steps[0].ID = "other" }},
 		"step to":     {true, func(p *state.Plan) { p.Steps[0].To = "1.32" }},
@@ -177,7 +180,7 @@ func TestSum(t *testing.T) {
 		}
 	}
 	// A new field has to be judged here.
-	if n := reflect.TypeFor[state.Plan]().NumField(); n != 19 {
+	if n := reflect.TypeFor[state.Plan]().NumField(); n != 21 {
 		t.Errorf("Plan has %d fields; put the new one into Sum or into this table, and count again", n)
 	}
 }

@@ -56,6 +56,8 @@ type Stop struct {
 	Cure string
 	// Cause is the error behind it, if there is one.
 	Cause error
+	// Approve names the phase whose approval is awaited, if one is.
+	Approve Phase
 }
 
 // Error says why and, where there is one, the cause.
