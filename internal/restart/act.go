@@ -67,7 +67,7 @@ func (r *Restart) Act(ctx context.Context, rec state.Recorder) error {
 		if err != nil {
 			return err
 		}
-		l := r.look(inv, c.last)
+		l := r.look(inv, c.last, c.stamps[1])
 		c.minor = l.minor
 		if stop := l.behind(); stop != nil {
 			return stop

@@ -223,14 +223,14 @@ func decide(v view, a attempt, first string) verdict {
 		return verdict{act: actWait, text: "the watch does not show the restart yet"}
 	case v.Found && a.Open:
 		return decideOpen(v, a)
-	case v.Found && v.Desired > 0 && !v.complete() && !ours && touched(first, v.Stamp):
+	case v.Found && v.Desired > 0 && !v.complete() && !ours && touched(first, v.Stamp) && v.pinned() == "":
 		// Before settled, which takes what is not ours for done with one pod moved.
 		return foreign(v)
 	case v.settled(ours):
 		return verdict{act: actDone}
 	case !v.Found || v.Desired == 0 || len(v.standing()) == 0:
 		return verdict{act: actWait}
-	case !v.complete() && ours && newer(v.Stamp, a.Stamp):
+	case !v.complete() && (ours && newer(v.Stamp, a.Stamp) || !ours && touched(first, v.Stamp)):
 		return foreign(v)
 	case !v.complete() && ours:
 		return verdict{act: actWait}

@@ -24,6 +24,8 @@ func TestDecide(t *testing.T) {
 	rolling.Replicas = 2
 	short, none := base, base
 	short.Desired, short.Replicas, short.Updated = 3, 3, 3
+	held := short
+	held.Paused = true
 	none.Desired, none.Observed = 0, 3
 	paused := base
 	paused.Paused = true
@@ -57,6 +59,7 @@ func TestDecide(t *testing.T) {
 		"restarted by hand, moved, old pod going":          {with(short, foreign, new1, going), attempt{}, mine, actForeign},
 		"restarted by hand, all moved, complete":           {with(base, foreign, new1), attempt{}, mine, actDone},
 		"restarted by hand before the hop, one moved":      {with(short, before, new1, pending, pending2), attempt{}, mine, actDone},
+		"restarted by hand, paused, none lags":             {with(held, foreign, new1, pending), attempt{}, mine, actDone},
 		"restarted by hand, scaled to 0":                   {with(none, foreign), attempt{}, mine, actDone},
 		"paused":                                           {with(paused, before, old), attempt{}, "", actPinned},
 		"open, landed":                                     {with(rolling, mine, old, new1), open, mine, actClose},
@@ -139,7 +142,7 @@ func TestDecideProperty(t *testing.T) {
 			t.Fatal("nothing to send again")
 		case d.act == actDone && a.Number > 0 && v.Found && v.Desired > 0 && (on < len(v.Pods) || v.Ready != v.Desired || v.Observed < v.Generation || on < int(v.Desired)):
 			t.Fatalf("not done: %+v", v)
-		case d.act == actDone && a.Number == 0 && v.Found && v.Desired > 0 && newer(v.Stamp, hop) && !v.complete():
+		case d.act == actDone && a.Number == 0 && v.Found && v.Desired > 0 && newer(v.Stamp, hop) && !v.complete() && v.pinned() == "":
 			t.Fatalf("somebody else's restart is not done: %+v", v)
 		case d.act == actDone && len(v.Pods) > 0 && on == 0:
 			t.Fatalf("none on the new kubelet: %+v", v)

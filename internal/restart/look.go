@@ -19,13 +19,14 @@ type look struct {
 	// roll are to be restarted, leaving are waited for, stuck block, skipped do not.
 	roll, leaving, stuck, skipped []Item
 	// hanging are workloads without a lagging pod that are not done all the same:
-	// restarted and not whole again yet, all of their pods on no node, or restarted
-	// with nobody knowing what came of it.
+	// restarted, by this step or since by somebody else, and not whole again yet, all
+	// of their pods on no node, or restarted with nobody knowing what came of it.
 	hanging []Item
 }
 
-// look sorts an inventory; last holds the newest attempt per owner.
-func (r *Restart) look(inv *cluster.Inventory, last map[string]attempt) *look {
+// look sorts an inventory; last holds the newest attempt per owner, first is the stamp
+// that the hop uses for the first attempts.
+func (r *Restart) look(inv *cluster.Inventory, last map[string]attempt, first string) *look {
 	l := &look{inv: inv, minor: r.spec.To}
 	if l.minor == "" {
 		l.minor = inv.Version
@@ -51,7 +52,7 @@ func (r *Restart) look(inv *cluster.Inventory, last map[string]attempt) *look {
 		}
 	}
 	if !state.StepDone(r.History.Records(r.spec.ID), r.spec.ID) {
-		l.hanging = r.hanging(l, workloads, busy, last)
+		l.hanging = r.hanging(l, workloads, busy, last, first)
 	}
 	for _, name := range slices.Sorted(maps.Keys(last)) {
 		if _, skip := skipped(r.Skips, name, r.Clock.Now()); last[name].Open && !busy[name] && !skip {
@@ -70,7 +71,7 @@ func ownerNamed(name, uid string) cluster.Owner {
 
 // hanging finds the workloads without a lagging pod that are not done. Once the step
 // was done a pod that starts, because an autoscaler asks for it, is not its business.
-func (r *Restart) hanging(l *look, workloads map[string]*cluster.Workload, busy map[string]bool, last map[string]attempt) []Item {
+func (r *Restart) hanging(l *look, workloads map[string]*cluster.Workload, busy map[string]bool, last map[string]attempt, first string) []Item {
 	place := places(l.inv, l.minor)
 	pods := map[string][]cluster.Pod{}
 	for _, p := range l.inv.Pods {
@@ -90,7 +91,10 @@ func (r *Restart) hanging(l *look, workloads map[string]*cluster.Workload, busy 
 			}
 		}
 		all := len(pods[name])
-		if last[name].Number > 0 && (placed < all || !whole(w)) || last[name].Number == 0 && all > 0 && placed == 0 {
+		ours := last[name].Number > 0
+		foreign := !ours && rollable(w.Owner) && touched(first, w.RestartedAt) && !whole(w) &&
+			pinned(w.Owner.Kind, w.Paused, w.Strategy, 0, nil) == ""
+		if ours && (placed < all || !whole(w)) || !ours && all > 0 && placed == 0 || foreign {
 			busy[name] = true
 			out = append(out, Item{Owner: w.Owner, Method: None})
 		}

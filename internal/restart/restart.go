@@ -85,8 +85,8 @@ func (r *Restart) Observe(ctx context.Context) (state.Observation, error) {
 	if err != nil {
 		return state.Observation{}, err
 	}
-	last, _ := attempts(r.History.Records(r.spec.ID))
-	l := r.look(inv, last)
+	last, stamps := attempts(r.History.Records(r.spec.ID))
+	l := r.look(inv, last, stamps[1])
 	if stop := l.behind(); stop != nil {
 		return state.Observation{Status: state.Blocked, Reason: stop.Why, Cure: stop.Cure}, nil
 	}

@@ -11,7 +11,9 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 
+	"github.com/eksbg/eksbg/internal/cluster"
 	"github.com/eksbg/eksbg/internal/state"
 )
 
@@ -147,6 +149,39 @@ func TestWaitsForForeignRestart(t *testing.T) {
 			t.Errorf("stamps %v, want the foreign one alone", got)
 		}
 	})
+}
+
+// A process that was killed while it waited for somebody else's restart goes on waiting.
+func TestForeignRestartIsNotDoneOnResume(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*cluster.Workload)
+		want   state.Status
+	}{
+		"one of three moved":    {func(*cluster.Workload) {}, state.Ready},
+		"complete":              {func(w *cluster.Workload) { w.Ready = 3 }, state.Done},
+		"from before the hop":   {func(w *cluster.Workload) { w.RestartedAt = "1999-12-31T00:00:00Z" }, state.Done},
+		"paused, nothing moves": {func(w *cluster.Workload) { w.Paused = true }, state.Done},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := &memory{now: func() time.Time { return start }}
+			seq, err := j.Intent("k8s:patch deployments", cart, stamped{Owner: cart, Attempt: 1, Stamp: start.Format(time.RFC3339)}, nil)
+			must(err)
+			must(j.Outcome(seq, state.Succeeded, "", nil))
+			inv := twoNodes()
+			pay := cluster.Workload{Owner: own("apps/v1", "shop", "Deployment", "pay"), Replicas: 3, Current: 3, Updated: 3, Ready: 1,
+				Strategy: "RollingUpdate", RestartedAt: start.Add(time.Minute).Format(time.RFC3339)}
+			tt.change(&pay)
+			inv.Workloads = []cluster.Workload{pay}
+			for i, node := range []string{"new", "", ""} {
+				n := string(rune('a' + i))
+				inv.Pods = append(inv.Pods, cluster.Pod{Namespace: "shop", Name: n, UID: n, Node: node, Owner: pay.Owner})
+			}
+			obs, err := New(spec, Deps{History: j, Clock: clock.RealClock{}, Inventory: func(context.Context) (*cluster.Inventory, error) { return inv, nil }}).Observe(t.Context())
+			if err != nil || obs.Status != tt.want {
+				t.Errorf("got %+v, %v, want %s", obs, err, tt.want)
+			}
+		})
+	}
 }
 
 func TestForeignRestartThatDidNotHelp(t *testing.T) {
