@@ -51,6 +51,12 @@ type InsightOptions struct {
 // is to go to: those in ERROR and UNKNOWN as such, those in WARNING as WARN. What
 // cannot be read is a finding UNKNOWN, for an unknown is not a pass; only a cancelled
 // context and expired credentials are errors.
+//
+// With Refresh it sends the one call of this package that is no read and has no
+// intent in the journal, StartInsightsRefresh. That needs none: it names a cluster
+// and nothing wanted of it, changes neither the cluster nor what runs in it, has EKS
+// do now what it does by itself once a day, and joins a refresh that is under way. A
+// run that is killed around it has nothing to find again; the next one asks again.
 func Insights(ctx context.Context, api InsightsAPI, clusterName, minor string, o InsightOptions) ([]state.Finding, error) {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}

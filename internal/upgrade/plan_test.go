@@ -1,6 +1,8 @@
 package upgrade_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -21,6 +23,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // TestEveryChangingCallHasAToken keeps the habit: whatever the package can change
 // takes a ClientRequestToken, and is in the list that the resume tests cover.
 func TestEveryChangingCallHasAToken(t *testing.T) {
+	// No intent is journaled for these, for they can change nothing that a run or a
+	// user could want undone or found again: their only input is which cluster.
+	harmless := map[string]bool{"StartInsightsRefresh": true}
 	api := reflect.TypeFor[upgrade.API]()
 	var changing []string
 	for i := range api.NumMethod() {
@@ -29,15 +34,48 @@ func TestEveryChangingCallHasAToken(t *testing.T) {
 			continue
 		}
 		changing = append(changing, m.Name)
-		if m.Name == "StartInsightsRefresh" {
-			continue // has EKS look again; changes nothing in the cluster
+		in := m.Type.In(1).Elem()
+		if harmless[m.Name] {
+			for f := range in.NumField() {
+				if name := in.Field(f).Name; in.Field(f).IsExported() && name != "ClusterName" {
+					t.Errorf("%s takes %s: it wants something of the cluster and needs an intent", m.Name, name)
+				}
+			}
+			continue
 		}
-		if _, ok := m.Type.In(1).Elem().FieldByName("ClientRequestToken"); !ok {
+		if _, ok := in.FieldByName("ClientRequestToken"); !ok {
 			t.Errorf("%s takes no ClientRequestToken", m.Name)
 		}
 	}
 	if d := cmp.Diff([]string{"StartInsightsRefresh", "UpdateAddon", "UpdateClusterVersion"}, changing); d != "" {
 		t.Errorf("a changing call without a resume test (-want +got):\n%s", d)
+	}
+}
+
+// A run that is killed around a refresh of the insights leaves nothing to find again.
+func TestKilledAroundARefreshOfTheInsights(t *testing.T) {
+	for _, at := range []string{"call StartInsightsRefresh", "call DescribeInsightsRefresh", "call ListInsights"} {
+		t.Run(at, func(t *testing.T) {
+			w := newWorld()
+			ctx, kill := context.WithCancel(bg)
+			w.crash = func(what string) error {
+				if what == at {
+					kill()
+					return errCrash
+				}
+				return nil
+			}
+			insights := func(d *upgrade.Deps) { d.Check = nil }
+			if err := w.step(insights).Act(ctx, w.j); !errors.Is(err, errCrash) || len(w.j.records) > 0 {
+				t.Fatalf("got %v with %v", err, w.j.story())
+			}
+			w.crash = nil
+			w.fail["StartInsightsRefresh"] = &ekstypes.InvalidRequestException{Message: p("An insights refresh is already in progress")}
+			if err := w.step(insights).Act(bg, w.j); err != nil {
+				t.Fatal(err)
+			}
+			w.wantStory(t, "intent 1", "accepted u-0000001", "succeeded u-0000001")
+		})
 	}
 }
 
