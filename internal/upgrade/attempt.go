@@ -3,6 +3,7 @@ package upgrade
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -42,6 +43,8 @@ type attempt struct {
 	updateID string
 	// closed: nothing is to come of it any more.
 	closed bool
+	// former are the updates of the attempts before it, which are not its own.
+	former []string
 }
 
 // lastAttempt is the latest attempt of the step, or nil when there was none.
@@ -50,7 +53,7 @@ func lastAttempt(h state.History, step, call string) (*attempt, error) {
 	for _, r := range h.Records(step) {
 		switch {
 		case r.Kind == state.RecordIntent && r.Change != nil && r.Change.Call == call:
-			last = &attempt{seq: r.Seq, at: r.Time}
+			last = &attempt{seq: r.Seq, at: r.Time, former: last.updates()}
 			if err := json.Unmarshal(r.Change.Detail, &last.attemptDetail); err != nil {
 				return nil, fmt.Errorf("journal record %d: detail of the intent to call %s: %w", r.Seq, call, err)
 			}
@@ -62,6 +65,17 @@ func lastAttempt(h state.History, step, call string) (*attempt, error) {
 		}
 	}
 	return last, nil
+}
+
+// updates are those that the attempt and the ones before it started.
+func (a *attempt) updates() []string {
+	switch {
+	case a == nil:
+		return nil
+	case a.updateID == "":
+		return a.former
+	}
+	return append(slices.Clone(a.former), a.updateID)
 }
 
 // outcome takes in what the journal says came of the attempt.

@@ -234,9 +234,14 @@ func (h *hop) follow(ctx context.Context, seq int64, id string) error {
 	return h.arrive(ctx)
 }
 
+// arrival is how long after a successful update EKS, and then the API server, may
+// go on showing the old version; they agree within minutes.
+const arrival = 15 * time.Minute
+
 // arrive waits after a successful update until EKS shows the new version: for a
 // while it still says ACTIVE at the old one.
 func (h *hop) arrive(ctx context.Context) error {
+	began := h.d.Clock.Now()
 	for {
 		c, err := h.read(ctx)
 		if err != nil {
@@ -245,11 +250,29 @@ func (h *hop) arrive(ctx context.Context) error {
 		if cluster.CompareMinor(awssdk.ToString(c.Version), h.spec.To) >= 0 {
 			return nil
 		}
+		if waited := h.d.Clock.Since(began); waited >= arrival {
+			minor, _, err := h.d.Server.ServerVersion(ctx)
+			switch {
+			case err != nil && ends(ctx, err):
+				return err
+			case err != nil:
+				minor = "with an error: " + err.Error()
+			}
+			return h.astray(c, minor, waited)
+		}
 		h.rec.Waiting(fmt.Sprintf("update successful, cluster still reads %s at %s", c.Status, awssdk.ToString(c.Version)))
 		if err := h.d.pause(ctx); err != nil {
 			return fmt.Errorf("wait for cluster %s to show %s: %w", h.d.Cluster, h.spec.To, err)
 		}
 	}
+}
+
+// astray is the stop for a version that does not show; the attempt stays open.
+func (h *hop) astray(c *ekstypes.Cluster, server string, waited time.Duration) *state.Stop {
+	return &state.Stop{Code: state.ExitResumable,
+		Why: state.Clean(fmt.Sprintf("cluster %s does not show %s although EKS has called its update done for %s: EKS says %s at %s, the API server answers %s",
+			h.d.Cluster, h.spec.To, waited.Round(time.Second), c.Status, awssdk.ToString(c.Version), server)),
+		Cure: fmt.Sprintf("look at `aws eks describe-cluster --name %s` and `aws eks list-updates --name %s`; run the same command again to go on waiting, or ask AWS Support", h.d.Cluster, h.d.Cluster)}
 }
 
 // settle waits until the cluster is ACTIVE at the new version and its API server
@@ -270,6 +293,7 @@ func (h *hop) settle(ctx context.Context, last *attempt) error {
 
 // agree polls EKS and the API server until both say the new version.
 func (h *hop) agree(ctx context.Context) (string, error) {
+	var active time.Time
 	for {
 		c, err := h.read(ctx)
 		if err != nil {
@@ -287,7 +311,15 @@ func (h *hop) agree(ctx context.Context) (string, error) {
 			if cluster.CompareMinor(minor, h.spec.To) >= 0 {
 				return full, nil
 			}
+			if active.IsZero() {
+				active = h.d.Clock.Now()
+			}
+			if waited := h.d.Clock.Since(active); waited >= arrival {
+				return "", h.astray(c, minor, waited)
+			}
 			text += ", API server still answers " + minor
+		} else {
+			active = time.Time{}
 		}
 		h.rec.Waiting(state.Clean(text))
 		if err := h.d.pause(ctx); err != nil {

@@ -27,7 +27,7 @@ func TestBusyCluster(t *testing.T) {
 	t.Run("another one is waited for by name, then tried anew", func(t *testing.T) {
 		w := newWorld()
 		w.start("LoggingUpdate", "", 3*time.Minute, "Successful")
-		w.stale = 20 * time.Minute
+		w.stale = 10 * time.Minute
 		if err := w.step().Act(bg, w.j); err != nil {
 			t.Fatal(err)
 		}

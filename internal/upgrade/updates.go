@@ -115,11 +115,12 @@ func (u *updates) find(ctx context.Context, fits func(*ekstypes.Update) bool, sk
 }
 
 // ofAttempt finds the update that an attempt without outcome started: of the right
-// type, to the right version, made no earlier than five minutes before the intent.
+// type, to the right version, made no earlier than five minutes before the intent,
+// and not that of an attempt before, which may have failed a moment ago.
 func (u *updates) ofAttempt(ctx context.Context, a *attempt, typ ekstypes.UpdateType) (*ekstypes.Update, error) {
 	since := a.at.Add(-early)
 	return u.find(ctx, func(x *ekstypes.Update) bool {
-		return leadsTo(x, typ, a.To) && !awssdk.ToTime(x.CreatedAt).Before(since)
+		return leadsTo(x, typ, a.To) && !awssdk.ToTime(x.CreatedAt).Before(since) && !slices.Contains(a.former, awssdk.ToString(x.Id))
 	}, false)
 }
 
