@@ -33,12 +33,12 @@ func (s *Stage) conclude(ctx context.Context, rec state.Recorder, err error) err
 		// Nothing can be done about the traffic now, and nothing is known to be wrong with it.
 		return fmt.Errorf("%w; last recorded: %s", err, s.recorded(sc))
 	case errors.As(err, &sync):
-		return &state.Stop{Code: state.ExitResumable, Why: err.Error() + "\n" + s.lastKnown(wctx, sc),
+		return &state.Stop{Code: state.ExitResumable, Why: err.Error() + "\n" + s.leave(wctx, rec, sc),
 			Cure: "look at `aws route53 get-change --id " + sync.handle + "`, then run the same command again"}
 	case !moved:
 		return s.unmoved(wctx, rec, err)
 	case errors.As(err, &journal) && s.whole(wctx, sc):
-		return &state.Stop{Code: state.ExitResumable, Cause: err, Why: "the journal cannot be written, and the traffic stays where it is: " + s.lastKnown(wctx, sc),
+		return &state.Stop{Code: state.ExitResumable, Cause: err, Why: "the journal cannot be written, and the traffic stays where it is: " + s.leave(wctx, rec, sc),
 			Cure: "free space or mend the folder's permissions, then run the same command again"}
 	case errors.As(err, &gate):
 		text := gate.Error()
@@ -129,12 +129,17 @@ func (s *Stage) unmoved(ctx context.Context, rec state.Recorder, err error) erro
 }
 
 // stopped is a deliberate stop: one before any traffic has moved takes the target
-// groups off again that were attached for it.
+// groups off again that were attached for it, a later one leaves the traffic.
 func (s *Stage) stopped(ctx context.Context, rec state.Recorder, stop *state.Stop) error {
 	wctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), backDeadline)
 	defer cancel()
-	if sc, err := s.scene(wctx); err == nil && !sc.ledger.shifted(sc.start) {
+	sc, err := s.scene(wctx)
+	switch {
+	case err != nil:
+	case !sc.ledger.shifted(sc.start):
 		s.detach(wctx, rec)
+	case sc.ledger.unread():
+		s.leave(wctx, rec, sc)
 	}
 	return stop
 }
@@ -173,8 +178,8 @@ func (s *Stage) interrupted(ctx context.Context, rec state.Recorder, sc *scene, 
 			Cure: "run the same command again to go on", Cause: nil}
 	}
 	if s.d.OnInterrupt == nil || s.d.OnInterrupt() {
-		return s.goBack(ctx, rec, &retreat{why: "interrupted", code: state.ExitInterrupted})
+		return s.goBack(ctx, rec, &retreat{why: whyInterrupted, code: state.ExitInterrupted})
 	}
-	return &state.Stop{Code: state.ExitInterrupted, Why: "interrupted, and the traffic stays where it is\n" + s.lastKnown(wctx, sc),
+	return &state.Stop{Code: state.ExitInterrupted, Why: "interrupted, and the traffic stays where it is\n" + s.leave(wctx, rec, sc),
 		Cure: "run the same command again: it holds and asks the gates again"}
 }

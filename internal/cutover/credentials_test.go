@@ -59,6 +59,27 @@ func TestNoCredentialsEndIsFine(t *testing.T) {
 	}
 }
 
+// A stop after a change that nobody has read back yet leaves the weights in the journal.
+func TestCredentialsThatAreTooShortOnResume(t *testing.T) {
+	w := newWorld(t)
+	w.crashAt = pointOf(t, w, "after ChangeResourceRecordSets", 1)
+	if died, err := w.dies(context.Background()); !died {
+		t.Fatalf("did not die: %v", err)
+	}
+	w.crashAt = 0
+	w.clock.Step(time.Hour)
+	end := w.clock.Now().Add(5 * time.Minute)
+	w.deps = func(d *StageDeps) {
+		d.CredentialsExpire = func(context.Context) (time.Time, error) { return end, nil }
+	}
+	wantStop(t, w.walk(context.Background()), state.ExitResumable, "the credentials end at")
+	const zoneOnly = "A 90/10, AAAA 90/10, shop-blue=1 shop-green=0"
+	w.wantWhere(zoneOnly)
+	if got := lastWeights(w); got != zoneOnly {
+		t.Errorf("recorded %s, want %s", got, zoneOnly)
+	}
+}
+
 // What happens before the shift takes its time too: what the credentials outlast counts
 // from the shift.
 func TestCredentialsAreHeldAgainstTheShiftItself(t *testing.T) {

@@ -97,6 +97,9 @@ func TestInterruptAnywhere(t *testing.T) {
 				if back && w.where() != atStart {
 					t.Errorf("interrupted at %d (%s), back: the world is at %s", k, whole.trace[k-1], w.where())
 				}
+				if got := lastWeights(w); !back && got != w.where() && w.r53.weight(zoneShop, api, r53types.RRTypeA, "green") > 0 {
+					t.Errorf("interrupted at %d (%s), held: the world is at %s, recorded %s", k, whole.trace[k-1], w.where(), got)
+				}
 			} else if err != nil && !errors.Is(err, context.Canceled) {
 				t.Errorf("interrupted at %d (%s): %v", k, whole.trace[k-1], err)
 			}

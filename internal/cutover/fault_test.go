@@ -287,7 +287,10 @@ func TestNeverInSync(t *testing.T) {
 	w := newWorld(t)
 	w.r53.syncs = -1
 	wantStop(t, w.walk(context.Background()), state.ExitResumable, "still does not say", "aws route53 get-change --id C0001", "Nobody watches")
-	w.wantWhere("A 90/10, AAAA 90/10, shop-blue=90 shop-green=10")
+	w.wantWhere(atTen)
+	if got := lastWeights(w); got != atTen {
+		t.Errorf("recorded %s, want %s", got, atTen)
+	}
 	w.r53.changes["C0001"] = w.clock.Now()
 	w.r53.syncs = time.Second
 	if err := w.walk(context.Background()); err != nil {

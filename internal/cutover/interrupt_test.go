@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
+
 	eksaws "github.com/eksbg/eksbg/internal/aws"
 	"github.com/eksbg/eksbg/internal/state"
 )
@@ -26,10 +28,10 @@ func TestInterrupted(t *testing.T) {
 		texts []string
 	}{
 		{"before the first shift", 20 * time.Second, decide(false), atStart, []string{"before any traffic has moved"}},
-		{"in the hold, back", 4 * time.Minute, decide(true), atStart, []string{"where it was before the run", "Nobody watches"}},
+		{"in the hold, back", 4 * time.Minute, decide(true), atStart, []string{"where it was before the run", "blue 100 %, green 0 %", "Nobody watches these weights", "run the same command again with --approve cutover to move the traffic again"}},
 		{"in the hold, default", 4 * time.Minute, nil, atStart, []string{"where it was before the run"}},
 		{"in the hold, hold", 4 * time.Minute, decide(false), atTen, []string{"the traffic stays where it is", "blue 90 %, green 10 %", "Nobody watches these weights"}},
-		{"between Route 53 and its sync, back", 45 * time.Second, decide(true), atStart, nil},
+		{"between Route 53 and its sync, back", 50 * time.Second, decide(true), atStart, []string{"where it was before the run"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -38,7 +40,10 @@ func TestInterrupted(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(context.Background())
 			defer cancel(nil)
 			w.clock.after(tt.at, func() { cancel(errors.New("signal: interrupt")) })
-			wantStop(t, w.walk(ctx), state.ExitInterrupted, tt.texts...)
+			stop := wantStop(t, w.walk(ctx), state.ExitInterrupted, tt.texts...)
+			if strings.Contains(stop.Cure, "what was wrong with") {
+				t.Errorf("nothing was wrong: %s", stop.Cure)
+			}
 			w.wantWhere(tt.where)
 			if err := w.walk(context.Background()); err != nil {
 				t.Fatalf("resumed: %v", err)
@@ -60,6 +65,10 @@ func TestInterruptedPutBackThatFails(t *testing.T) {
 		return nil
 	}
 	wantStop(t, w.walk(ctx), state.ExitDisplaced, "aws elbv2 modify-listener")
+	// Finished by the next process, and still nothing was wrong with green.
+	w.fail = nil
+	wantStop(t, w.walk(context.Background()), state.ExitPutBack, "run the same command again with --approve cutover to move the traffic again")
+	w.wantWhere(atStart)
 }
 
 func TestCredentialsThatEndDuringTheHold(t *testing.T) {
@@ -153,4 +162,96 @@ func TestEndpointThatIsAwayDuringAShift(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.wantWhere(atEnd)
+}
+
+// lastWeights is the last record of weights, in the words of where.
+func lastWeights(w *world) string {
+	r, ok := state.LastOf(w.journal.records, state.RecordTraffic)
+	if !ok {
+		return "none"
+	}
+	dns, lb := r.Traffic[0], r.Traffic[1]
+	return fmt.Sprintf("A %d/%d, AAAA %d/%d, shop-blue=%d shop-green=%d", dns.Blue, dns.Green, dns.Blue, dns.Green, lb.Blue, lb.Green)
+}
+
+// An interrupt that holds between a change and its reading back leaves the weights in
+// the journal, unless they are not this run's own.
+func TestWeightsThatAreLeftUnreadAreRecorded(t *testing.T) {
+	const zoneOnly = "A 90/10, AAAA 90/10, shop-blue=1 shop-green=0"
+	tests := []struct {
+		name     string
+		at       string // the point of the interrupt
+		nth      int
+		foreign  []elbtypes.Action
+		lost     bool
+		where    string
+		recorded string
+	}{
+		{"the zone is sent", "journal after outcome", 3, nil, false, zoneOnly, zoneOnly},
+		{"the answer is lost too", "after ChangeResourceRecordSets", 1, nil, true, zoneOnly, zoneOnly},
+		{"both are sent", "journal after outcome", 4, nil, false, atTen, atTen},
+		{"both are read back one by one", "journal after outcome", 6, nil, false, atTen, atTen},
+		{"somebody else was there", "journal after outcome", 4, split(tgBlue, 30, tgGreen, 70), false, "A 90/10, AAAA 90/10, shop-blue=30 shop-green=70", "none"},
+		{"somebody else was there, with the same share", "journal after outcome", 4, split(tgBlue, 9, tgGreen, 1), false, "A 90/10, AAAA 90/10, shop-blue=9 shop-green=1", "none"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.deps = func(d *StageDeps) { d.OnInterrupt = func() bool { return false } }
+			at := pointOf(t, w, tt.at, tt.nth)
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			w.journal.point = func(name string) {
+				w.point(name)
+				if w.points == at {
+					interruptAt(w, tt.foreign, cancel)
+				}
+			}
+			w.lose = func(string) error {
+				if w.points == at && tt.lost {
+					interruptAt(w, tt.foreign, cancel)
+					return errReset
+				}
+				return nil
+			}
+			wantStop(t, w.walk(ctx), state.ExitInterrupted, "the traffic stays where it is", "Nobody watches these weights")
+			w.wantWhere(tt.where)
+			if got := lastWeights(w); got != tt.recorded {
+				t.Errorf("recorded %s, want %s", got, tt.recorded)
+			}
+			w.journal.point = w.point
+			err := w.walk(context.Background())
+			if tt.foreign != nil {
+				wantStop(t, err, state.ExitBlocked, "somebody else changed")
+				w.wantWhere(tt.where)
+				return
+			}
+			if err != nil {
+				t.Fatalf("resumed: %v", err)
+			}
+			w.wantWhere(atEnd)
+		})
+	}
+}
+
+func interruptAt(w *world, foreign []elbtypes.Action, cancel func()) {
+	if foreign != nil {
+		w.lb.listener(shopHTTP, foreign)
+	}
+	cancel()
+}
+
+// What was recorded when the traffic was left does not hide what somebody else does to
+// it afterwards.
+func TestForeignChangeAfterAnInterruptIsNoticed(t *testing.T) {
+	w := newWorld(t)
+	w.deps = func(d *StageDeps) { d.OnInterrupt = func() bool { return false } }
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	w.clock.after(50*time.Second, cancel)
+	wantStop(t, w.walk(ctx), state.ExitInterrupted)
+	w.clock.Step(time.Hour)
+	w.lb.listener(shopHTTP, split(tgBlue, 30, tgGreen, 70))
+	wantStop(t, w.walk(context.Background()), state.ExitBlocked, "somebody else changed")
+	w.wantWhere("A 90/10, AAAA 90/10, shop-blue=30 shop-green=70")
 }

@@ -61,6 +61,8 @@ type ledger struct {
 	notes failureNotes
 	// backs counts the put-backs that were done.
 	backs int
+	// read is the seq of the last record that holds weights as read.
+	read int64
 }
 
 // readLedger folds the records of all traffic steps.
@@ -159,6 +161,7 @@ func (l *ledger) settle(e *entry, r state.Record) error {
 }
 
 func (l *ledger) learn(r state.Record) {
+	l.read = r.Seq
 	for _, s := range r.Traffic {
 		l.know(s, r)
 	}
@@ -312,6 +315,32 @@ func (l *ledger) lastChange() time.Time {
 		}
 	}
 	return last
+}
+
+// unread tells whether weights were sent, as far as anyone knows, that no record holds as
+// read.
+func (l *ledger) unread() bool {
+	for _, e := range l.entries {
+		if e.seq > l.read && e.Purpose != attach && e.result != state.Rejected {
+			return true
+		}
+	}
+	return false
+}
+
+// intended tells whether a target's weights are, to the number, what the changes of this
+// run say: those known last, or those before or after a change that nobody knows the
+// outcome of.
+func (l *ledger) intended(now, start state.Share) bool {
+	if now == l.expected(start) {
+		return true
+	}
+	for _, e := range l.entries {
+		if m, ok := e.move(now.Target); ok && e.uncertain() && (now == m.Old || now == m.New) {
+			return true
+		}
+	}
+	return false
 }
 
 // begun tells whether a step has shifted anything that was not put back since, as far

@@ -23,6 +23,10 @@ const (
 	originPatience = 30 * time.Second
 )
 
+// whyInterrupted is the reason of a put-back for an interrupt, also in the journal: one
+// that a later process finishes has nothing wrong with the destination either.
+const whyInterrupted = "interrupted"
+
 // retreat is a put-back that has been decided.
 type retreat struct {
 	why string
@@ -40,6 +44,30 @@ func (s *Stage) lastKnown(ctx context.Context, sc *scene) string {
 		return s.unwatched(r.shares)
 	}
 	return "the weights cannot be read; last recorded: " + s.recorded(sc)
+}
+
+// leave says where the traffic stays, as lastKnown does, and journals the weights that it
+// read when this run has sent them and nobody has read them yet. Weights that are not
+// to the number what this run's intents say are left out: a record of them would make
+// somebody else's change this run's own.
+func (s *Stage) leave(ctx context.Context, rec state.Recorder, sc *scene) string {
+	r, err := s.look(ctx, sc)
+	if err != nil {
+		return "the weights cannot be read; last recorded: " + s.recorded(sc)
+	}
+	if sc, err := s.scene(ctx); err == nil && sc.ledger.unread() && s.allIntended(sc, r) {
+		_ = s.tolerant(rec).Record(state.Record{Kind: state.RecordTraffic, Text: s.weights(r.shares), Traffic: r.shares}) // a tolerant recorder has no errors
+	}
+	return s.unwatched(r.shares)
+}
+
+func (s *Stage) allIntended(sc *scene, r *reading) bool {
+	for _, now := range r.shares {
+		if !sc.ledger.intended(now, sc.start[now.Target]) {
+			return false
+		}
+	}
+	return true
 }
 
 // recorded says where the traffic is by the journal alone.
@@ -71,20 +99,20 @@ func (s *Stage) goBack(ctx context.Context, rec state.Recorder, why *retreat) er
 	ill := s.originIll(octx, why.failed)
 	done()
 	if ill != "" {
-		return s.bothIll(bctx, sc, why, ill)
+		return s.bothIll(bctx, quiet, sc, why, ill)
 	}
 	return s.report(bctx, quiet, sc, why, s.backAll(bctx, quiet, sc))
 }
 
 // bothIll holds and asks: going back would lead from one unhealthy side to the other
 // (semantics 14).
-func (s *Stage) bothIll(ctx context.Context, sc *scene, why *retreat, ill string) error {
+func (s *Stage) bothIll(ctx context.Context, rec state.Recorder, sc *scene, why *retreat, ill string) error {
 	code := state.ExitResumable
 	if why.code == state.ExitInterrupted {
 		code = state.ExitInterrupted
 	}
 	stop := &state.Stop{Code: code,
-		Why: fmt.Sprintf("%s: %s\n%s is no better: %s\nso the traffic was not put back; now %s", s.d.Destination, why.why, s.d.Origin, ill, s.lastKnown(ctx, sc)),
+		Why: fmt.Sprintf("%s: %s\n%s is no better: %s\nso the traffic was not put back; now %s", s.d.Destination, why.why, s.d.Origin, ill, s.leave(ctx, rec, sc)),
 	}
 	stop.Cure = fmt.Sprintf("mend %s, then run the same command again: it puts the traffic back first; or put it back by hand all the same:\n%s",
 		s.d.Origin, strings.Join(s.backCommands(ctx, sc), "\n"))
@@ -187,7 +215,7 @@ func (s *Stage) report(ctx context.Context, rec state.Recorder, sc *scene, why *
 		facts = append(facts, "the weights cannot be read: "+eksaws.Message(err))
 	}
 	return &state.Stop{Code: state.ExitDisplaced,
-		Why: fmt.Sprintf("%s; and the traffic could not be put back: %s\nnow %s", why.why, strings.Join(facts, "; "), s.lastKnown(ctx, sc)),
+		Why: fmt.Sprintf("%s; and the traffic could not be put back: %s\nnow %s", why.why, strings.Join(facts, "; "), s.leave(ctx, rec, sc)),
 		Cure: "to put it back by hand:\n" + strings.Join(s.backCommands(ctx, sc), "\n") +
 			"\nthen run the same command again: it makes sure of it"}
 }
@@ -200,6 +228,9 @@ func (s *Stage) isBack(rec state.Recorder, r *reading, why *retreat) error {
 		stop.Why += ". Nobody watches these weights"
 	}
 	stop.Cure = "find out what was wrong with " + string(s.d.Destination) + ", then run the same command again with --approve cutover"
+	if why.why == whyInterrupted {
+		stop.Cure = "run the same command again with --approve cutover to move the traffic again"
+	}
 	return stop
 }
 
