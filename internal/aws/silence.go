@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -66,8 +67,8 @@ func (silentError) Temporary() bool { return true }
 // spoken is the error of an attempt, in place of the bare "context canceled" that
 // HTTP/2 makes of one that was cut off.
 func spoken(ctx context.Context, err error) error {
-	if silent, ok := context.Cause(ctx).(silentError); ok {
-		return silent
+	if errors.Is(context.Cause(ctx), silentError{}) {
+		return silentError{}
 	}
 	return err
 }
