@@ -10,6 +10,7 @@ import (
 	"time"
 
 	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
+	r53types "github.com/aws/aws-sdk-go-v2/service/route53/types"
 
 	eksaws "github.com/eksbg/eksbg/internal/aws"
 	"github.com/eksbg/eksbg/internal/state"
@@ -162,6 +163,53 @@ func TestEndpointThatIsAwayDuringAShift(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.wantWhere(atEnd)
+}
+
+// Semantics 18: the endpoint of the second target stays away once the first one has
+// moved. The first one goes back all the same.
+func TestSecondTargetsEndpointStaysAway(t *testing.T) {
+	isRoute53 := func(call string) bool {
+		return strings.Contains(call, "ResourceRecordSets") || strings.Contains(call, "HostedZone") || call == "GetChange"
+	}
+	tests := []struct {
+		name string
+		away func(call string, due bool) bool
+		code state.Exit
+	}{
+		{"for changes", func(call string, due bool) bool { return !due && call == "ModifyListener" }, state.ExitPutBack},
+		{"for everything", func(call string, due bool) bool { return !due && !isRoute53(call) }, state.ExitPutBack},
+		// Nobody can tell then whether the second one is where it was.
+		{"for ever", func(call string, _ bool) bool { return !isRoute53(call) }, state.ExitDisplaced},
+	}
+	for _, tt := range tests {
+		for _, percent := range []int{10, 50} {
+			t.Run(fmt.Sprintf("%s, at %d %%", tt.name, percent), func(t *testing.T) {
+				w := newWorld(t)
+				if percent > 10 {
+					w.stages = []int{10}
+					if err := w.walk(context.Background()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				w.stages = []int{10, 50, 100}
+				moved := false
+				w.fail = func(call string) error {
+					_, due := PutBackDue(w.journal)
+					moved = moved || w.r53.weight(zoneShop, api, r53types.RRTypeA, "green") >= percent
+					if moved && tt.away(call, due) {
+						return &net.OpError{Op: "dial", Net: "tcp", Err: errReset}
+					}
+					return nil
+				}
+				wantStop(t, w.walk(context.Background()), tt.code, "listener 00000000000000b1 of load balancer shop could not be moved")
+				want := atStart
+				if tt.code == state.ExitDisplaced {
+					want = "A 100/0, AAAA 100/0, " + w.lb.weights(shopHTTP) // as far as it can be reached
+				}
+				w.wantWhere(want)
+			})
+		}
+	}
 }
 
 // lastWeights is the last record of weights, in the words of where.
