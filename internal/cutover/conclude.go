@@ -16,13 +16,17 @@ func (s *Stage) conclude(ctx context.Context, rec state.Recorder, err error) err
 	if errors.As(err, &stop) {
 		return s.stopped(ctx, rec, stop)
 	}
-	wctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), backDeadline)
+	wctx, cancel := outlive(ctx)
 	defer cancel()
 	sc, scErr := s.scene(wctx)
 	if scErr != nil {
 		return errors.Join(err, scErr)
 	}
 	moved := sc.ledger.shifted(sc.start)
+	if moved {
+		// What is read now decides about a put-back.
+		wctx = eksaws.FullPatience(wctx)
+	}
 	var sync *notInSync
 	var gate *gateFailed
 	var journal *journalError
@@ -131,7 +135,7 @@ func (s *Stage) unmoved(ctx context.Context, rec state.Recorder, err error) erro
 // stopped is a deliberate stop: one before any traffic has moved takes the target
 // groups off again that were attached for it, a later one leaves the traffic.
 func (s *Stage) stopped(ctx context.Context, rec state.Recorder, stop *state.Stop) error {
-	wctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), backDeadline)
+	wctx, cancel := outlive(ctx)
 	defer cancel()
 	sc, err := s.scene(wctx)
 	switch {
@@ -147,6 +151,7 @@ func (s *Stage) stopped(ctx context.Context, rec state.Recorder, stop *state.Sto
 // detach takes target groups off again that this run has attached at weight 0. What it
 // cannot take off stays, does no harm by itself, and is said.
 func (s *Stage) detach(ctx context.Context, rec state.Recorder) {
+	ctx = eksaws.FullPatience(ctx) // calls are made only where something was changed
 	sc, err := s.scene(ctx)
 	if err != nil {
 		return
@@ -170,7 +175,7 @@ func (s *Stage) detach(ctx context.Context, rec state.Recorder) {
 
 // interrupted ends a stage that a person or the system has ended (semantics 20).
 func (s *Stage) interrupted(ctx context.Context, rec state.Recorder, sc *scene, moved bool) error {
-	wctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), backDeadline)
+	wctx, cancel := outlive(ctx)
 	defer cancel()
 	if !moved {
 		s.detach(wctx, rec)

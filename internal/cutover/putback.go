@@ -38,6 +38,13 @@ type retreat struct {
 	failed []asked
 }
 
+// outlive gives the context of what a stage does at its end, which no interrupt ends.
+// Values stay on it: a patience that was cut short for the time before the first change
+// has to be undone for a put-back (semantics 24).
+func outlive(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), backDeadline)
+}
+
 // lastKnown says where the traffic is: as read now, or as last recorded.
 func (s *Stage) lastKnown(ctx context.Context, sc *scene) string {
 	if r, err := s.look(ctx, sc); err == nil {
@@ -80,10 +87,11 @@ func (s *Stage) recorded(sc *scene) string {
 }
 
 // goBack puts every target back to its weights from before the run, in reverse order.
-// It needs no journal and is not ended by an interrupt (semantics 14). The stop that it
+// It needs no journal, is not ended by an interrupt (semantics 14), and waits for an
+// endpoint that is away however short the patience before it was. The stop that it
 // returns says what is true then: exit 5 only when the traffic is back (semantics 15).
 func (s *Stage) goBack(ctx context.Context, rec state.Recorder, why *retreat) error {
-	bctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), backDeadline)
+	bctx, cancel := outlive(eksaws.FullPatience(ctx))
 	defer cancel()
 	quiet := s.tolerant(rec)
 	if !why.known {

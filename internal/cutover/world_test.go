@@ -48,6 +48,8 @@ type world struct {
 	// has done it.
 	fail func(call string) error
 	lose func(call string) error
+	// see is shown the context of every call.
+	see func(ctx context.Context, call string)
 	// calls counts every call by name; changes lists the accepted changing ones.
 	calls   map[string]int
 	changes []string
@@ -104,6 +106,9 @@ func (w *world) enter(ctx context.Context, call string, changing bool) error {
 		return fmt.Errorf("operation error: %w", context.Cause(ctx))
 	}
 	w.calls[call]++
+	if w.see != nil {
+		w.see(ctx, call)
+	}
 	if changing {
 		w.point("before " + call)
 	}
