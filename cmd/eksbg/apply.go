@@ -120,6 +120,9 @@ func (a *applied) load() error {
 	if o.output != "text" && o.output != "json" {
 		return fmt.Errorf("-o %s: text or json", o.output)
 	}
+	if o.timeout < 0 {
+		return fmt.Errorf("--timeout %s: a time to come, or 0 for never", o.timeout)
+	}
 	for _, p := range o.approve {
 		if !knownPhase(p) {
 			return fmt.Errorf("--approve %s: no such phase; there are upgrade, restart, restart-live, capacity and cutover", p)
@@ -146,7 +149,7 @@ func (a *applied) load() error {
 	a.path = journalPath(planPath, a.file.Name, o.state)
 	if !o.yes && !o.interactive {
 		return &state.Stop{Code: state.ExitConsent, Why: "there is no terminal to ask on, and --yes was not given",
-			Cure: "eksbg plan " + planPath + "\neksbg apply " + o.path + " --yes"}
+			Cure: withState("eksbg plan "+shellQuote(planPath), o.state) + "\n" + applyCommand(o.path, o.state) + " --yes"}
 	}
 	a.session, err = newSession(o.streams, planPath, a.file)
 	return err
@@ -203,10 +206,13 @@ func (a *applied) begin(ctx context.Context) error {
 	if blocked := blockers(p); blocked != nil {
 		return blocked
 	}
+	if _, ok := p.Step(a.o.until); a.o.until != "" && !ok {
+		return fmt.Errorf("--until %s: this plan has no such step; eksbg plan -o json names them", a.o.until)
+	}
 	if !a.o.yes {
 		ok, err := ask(ctx, a.o.streams, fmt.Sprintf("\nRun these %d steps? Only 'yes' goes on: ", len(p.Steps)))
 		if err != nil {
-			return err
+			return a.session.explain(ctx, err)
 		}
 		if !ok {
 			return &state.Stop{Code: state.ExitConsent, Why: "not confirmed; nothing has been changed"}
@@ -249,10 +255,7 @@ func (a *applied) walk(ctx context.Context) error {
 
 // next is the command that goes on after a stop.
 func (a *applied) next(stop *state.Stop) string {
-	cmd := "eksbg apply " + a.o.path
-	if a.o.state != "" {
-		cmd += " --state " + a.o.state
-	}
+	cmd := applyCommand(a.o.path, a.o.state)
 	if a.o.yes {
 		cmd += " --yes"
 	}
@@ -274,12 +277,12 @@ func (a *applied) stopped(m *view.Model, err error) error {
 	fmt.Fprintln(w)
 	text.Wrap(w, "Stopped     ", "            ", clean(stop.Error()))
 	if stop.Cure != "" {
-		text.Wrap(w, "Cure        ", "            ", clean(stop.Cure))
+		text.Cure(w, "Cure        ", "            ", clean(stop.Cure))
 	}
-	if !m.TrafficStale { // the stop says where it is then
+	if !m.TrafficStale && !saysWhere(stop, m) { // otherwise the stop has the newer weights
 		text.Traffic(w, m)
 	}
-	fmt.Fprintf(w, "%-11s eksbg status %s\n", "Look at", a.session.planPath)
+	fmt.Fprintf(w, "%-11s %s\n", "Look at", statusCommand(a.session.planPath, a.o.state))
 	fmt.Fprintf(w, "%-11s %s      (exit %d)\n", "Go on", a.next(stop), stop.Code)
 	return exitError(stop.Code)
 }
@@ -290,5 +293,15 @@ func (a *applied) done(m *view.Model) {
 	}
 	fmt.Fprintln(a.o.err)
 	text.Summary(a.o.out, m)
-	fmt.Fprintf(a.o.out, "\nDone. Look at it with: eksbg status %s\n", a.session.planPath)
+	fmt.Fprintf(a.o.out, "\nDone. Look at it with: %s\n", statusCommand(a.session.planPath, a.o.state))
+}
+
+// saysWhere tells whether the stop itself says where the traffic is.
+func saysWhere(stop *state.Stop, m *view.Model) bool {
+	for _, t := range m.Traffic {
+		if strings.Contains(stop.Why, t.Target) {
+			return true
+		}
+	}
+	return false
 }

@@ -27,7 +27,15 @@ type documentBody struct {
 	TrafficStale bool                             `json:"trafficStale,omitempty"`
 	Traffic      []state.Share                    `json:"traffic,omitempty"`
 	Clusters     map[state.Side]state.ClusterView `json:"clusters,omitempty"`
-	Closed       bool                             `json:"closed"`
+	// Stopped is the newest stop of a run that nobody has taken up since.
+	Stopped *documentStop `json:"stopped,omitempty"`
+	Closed  bool          `json:"closed"`
+}
+
+type documentStop struct {
+	Exit int    `json:"exit"`
+	Why  string `json:"why"`
+	Next string `json:"next,omitempty"`
 }
 
 type documentStep struct {
@@ -53,6 +61,9 @@ func (d *document) writeHeld(s streams, records []state.Record, path, holder str
 	if len(records) > 0 {
 		m := view.Fold(records)
 		b.Run, b.Traffic, b.TrafficStale, b.Clusters, b.Closed = m.Plan.Run, m.Traffic, m.TrafficStale, m.Clusters, m.Closed
+		if m.Stopped != nil && m.Stopped.Exit != nil {
+			b.Stopped = &documentStop{Exit: *m.Stopped.Exit, Why: m.Stopped.Text, Next: m.Stopped.Next}
+		}
 		for _, st := range m.Steps {
 			b.Steps = append(b.Steps, documentStep{ID: st.Spec.ID, Title: st.Spec.Title, Side: st.Spec.Side, State: st.State, Text: st.Text})
 		}

@@ -34,5 +34,5 @@ func Main() int {
 	s.interactive = isTerminal(os.Stdin) && isTerminal(os.Stderr) && os.Getenv("CI") == ""
 	root := newRoot(s)
 	root.SetArgs(os.Args[1:])
-	return report(s, root, root.ExecuteContext(context.Background()))
+	return report(s, root, os.Args[1:], root.ExecuteContext(context.Background()))
 }

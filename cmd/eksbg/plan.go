@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -53,7 +54,11 @@ func newPlanCommand(s streams, runF func(context.Context, *planOptions) error) *
 }
 
 func runPlan(ctx context.Context, o *planOptions) error {
-	p, err := makePlan(ctx, o)
+	err := mayReplace(o.save)
+	var p *state.Plan
+	if err == nil {
+		p, err = makePlan(ctx, o)
+	}
 	if err == nil && o.save != "" {
 		err = state.SavePlan(o.save, p)
 	}
@@ -73,6 +78,23 @@ func runPlan(ctx context.Context, o *planOptions) error {
 	return err
 }
 
+// mayReplace refuses to write a saved plan over something that is none.
+func mayReplace(path string) error {
+	if path == "" {
+		return nil
+	}
+	content, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("--out %s: %w", path, err)
+	case len(content) > 0 && !state.IsPlan(content):
+		return fmt.Errorf("--out %s is there and is no saved plan; name another file, or remove it first", path)
+	}
+	return nil
+}
+
 func makePlan(ctx context.Context, o *planOptions) (*state.Plan, error) {
 	if o.output != "text" && o.output != "json" {
 		return nil, fmt.Errorf("-o %s: text or json", o.output)
@@ -86,7 +108,7 @@ func makePlan(ctx context.Context, o *planOptions) (*state.Plan, error) {
 		return nil, err
 	}
 	path := journalPath(o.path, f.Name, o.state)
-	if err := refuseOpenRun(o.path, path); err != nil {
+	if err := refuseOpenRun(o, path); err != nil {
 		return nil, err
 	}
 	s, err := newSession(o.streams, o.path, f)
@@ -99,7 +121,7 @@ func makePlan(ctx context.Context, o *planOptions) (*state.Plan, error) {
 }
 
 // refuseOpenRun says that a run is open instead of planning beside it.
-func refuseOpenRun(planPath, path string) error {
+func refuseOpenRun(o *planOptions, path string) error {
 	records, from, _, err := readRun(path)
 	if err != nil {
 		return err
@@ -113,23 +135,19 @@ func refuseOpenRun(planPath, path string) error {
 		}
 	}
 	return &state.Stop{Code: state.ExitBlocked, Why: fmt.Sprintf("run %s is open: its steps are fixed\n%s", records[0].Plan.Run, run.SoFar(records)),
-		Cure: "eksbg status " + planPath + "   where it stands\neksbg apply " + planPath + "    to go on"}
+		Cure: statusCommand(o.path, o.state) + "\nto see where it stands, and to go on\n" + applyCommand(o.path, o.state)}
 }
 
 func (o *planOptions) next(p *state.Plan) string {
-	cmd := "eksbg apply " + o.path
 	switch {
 	case len(p.Steps) == 0:
-		cmd = "eksbg status " + o.path
+		return statusCommand(o.path, o.state)
 	case o.save != "":
-		cmd = "eksbg apply " + o.save
+		return applyCommand(o.save, o.state)
 	case o.active != "":
-		cmd += " --active " + o.active
+		return applyCommand(o.path, o.state) + " --active " + o.active
 	}
-	if o.state != "" {
-		cmd += " --state " + o.state
-	}
-	return cmd
+	return applyCommand(o.path, o.state)
 }
 
 // blockers is the stop for findings that nobody waived and no step cures.
@@ -149,11 +167,13 @@ func blockers(p *state.Plan) error {
 
 func writePlanJSON(s streams, p *state.Plan, err error) error {
 	body := struct {
-		Exit int         `json:"exit"`
-		Why  string      `json:"why,omitempty"`
-		Cure string      `json:"cure,omitempty"`
-		Plan *state.Plan `json:"plan"`
-	}{Plan: p}
+		Format  int         `json:"format"`
+		Command string      `json:"command"`
+		Exit    int         `json:"exit"`
+		Why     string      `json:"why,omitempty"`
+		Cure    string      `json:"cure,omitempty"`
+		Plan    *state.Plan `json:"plan"`
+	}{Format: state.FormatVersion, Command: "plan", Plan: p}
 	if err != nil {
 		stop := asStop(err)
 		body.Exit = int(stop.Code)
@@ -173,4 +193,20 @@ func writePlanJSON(s streams, p *state.Plan, err error) error {
 		return exitError(body.Exit)
 	}
 	return nil
+}
+
+// statusCommand and applyCommand are what to type for a plan file and its journal.
+func statusCommand(path, journal string) string {
+	return withState("eksbg status "+shellQuote(path), journal)
+}
+
+func applyCommand(path, journal string) string {
+	return withState("eksbg apply "+shellQuote(path), journal)
+}
+
+func withState(cmd, journal string) string {
+	if journal != "" {
+		cmd += " --state " + shellQuote(journal)
+	}
+	return cmd
 }

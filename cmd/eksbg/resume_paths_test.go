@@ -220,3 +220,38 @@ func TestHangupGoesOn(t *testing.T) {
 		t.Errorf("exit %d\n%s", got, p.out.String())
 	}
 }
+
+// Somebody removes the journal of a run at work and begins another: neither takes the
+// other's file for its own.
+func TestAReplacedJournalIsLeftToItsRun(t *testing.T) {
+	t.Parallel()
+	box := startSandbox(t, "hot", testSpeed)
+	path := journalPath(box.PlanFile(), "shop", "")
+	p := apply(t, box)
+	p.reaches(t, recorded(t, box, state.RecordIntent))
+	journal, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved := filepath.Join(t.TempDir(), "saved.json")
+	if out, exit := runOnce(t, box, nil, "plan", box.PlanFile(), "--out", saved, "--state", filepath.Join(t.TempDir(), "x.journal")); exit != 0 {
+		t.Fatalf("plan: exit %d\n%s", exit, out)
+	}
+	other, err := os.ReadFile(saved) // a saved plan is the first record of a journal
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, other, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.exit(); got != 1 {
+		t.Errorf("exit %d, want 1\n%s", got, p.out.String())
+	}
+	says(t, p.out.String(), "removed while run")
+	if now, err := os.ReadFile(path); err != nil || string(now) != string(other) || len(journal) == 0 {
+		t.Errorf("the other run's journal was touched: %v", err)
+	}
+}

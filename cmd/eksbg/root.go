@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"unicode"
 
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
@@ -66,8 +67,9 @@ type exitError state.Exit
 
 func (e exitError) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 
-// report says an error once, with the cure, and turns it into the exit code.
-func report(s streams, root *cobra.Command, err error) int {
+// report says an error once, with the cure, and turns it into the exit code. args are
+// the command line: with -o json even a wrong one is answered with a document.
+func report(s streams, root *cobra.Command, args []string, err error) int {
 	if err == nil {
 		return int(state.ExitDone)
 	}
@@ -76,15 +78,66 @@ func report(s streams, root *cobra.Command, err error) int {
 		return int(quiet)
 	}
 	stop := asStop(err)
+	if strings.HasPrefix(err.Error(), "unknown ") || strings.Contains(err.Error(), " arg(s)") || strings.HasPrefix(err.Error(), "invalid argument") {
+		stop.Cure = "see " + root.CommandPath() + " --help"
+	}
+	if wantsJSON(args) {
+		_ = (&document{command: strings.Join(commandOf(args), " ")}).write(s, nil, "", stop) // the exit code says the same
+		return int(stop.Code)
+	}
 	fmt.Fprintln(s.err)
+	var mistake *planfile.Error
+	if errors.As(err, &mistake) { // its excerpt points with a caret: no wrapping
+		fmt.Fprintf(s.err, "Error: %s\n", excerpt(err.Error()))
+		return int(stop.Code)
+	}
 	text.Wrap(s.err, "Error: ", "       ", clean(stop.Error()))
 	if stop.Cure != "" {
-		text.Wrap(s.err, "Cure:  ", "       ", clean(stop.Cure))
-	}
-	if strings.HasPrefix(err.Error(), "unknown command") || strings.HasPrefix(err.Error(), "unknown flag") {
-		fmt.Fprintf(s.err, "Cure:  see %s --help\n", root.CommandPath())
+		text.Cure(s.err, "Cure:  ", "       ", clean(stop.Cure))
 	}
 	return int(stop.Code)
+}
+
+func wantsJSON(args []string) bool {
+	for i, a := range args {
+		if a == "-ojson" || a == "-o=json" || a == "--output=json" || i > 0 && a == "json" && (args[i-1] == "-o" || args[i-1] == "--output") {
+			return true
+		}
+	}
+	return false
+}
+
+// commandOf is the first word that is no flag.
+func commandOf(args []string) []string {
+	for _, a := range args {
+		if !strings.HasPrefix(a, "-") {
+			return []string{a}
+		}
+	}
+	return nil
+}
+
+// excerpt strips control characters and keeps the blanks that carets stand on.
+func excerpt(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n':
+			return r
+		case r == '\t':
+			return ' '
+		case unicode.IsControl(r) || unicode.Is(unicode.Cf, r):
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// shellQuote quotes a path for a command to type, where it has to be.
+func shellQuote(p string) string {
+	if p != "" && strings.Trim(p, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./@:+,=%") == "" {
+		return p
+	}
+	return "'" + strings.ReplaceAll(p, "'", `'\''`) + "'"
 }
 
 // clean strips control characters line by line.

@@ -132,7 +132,7 @@ func (s *session) open(ctx context.Context, side state.Side) (*cluster.Client, e
 		name = s.file.Clusters.Green.Name
 	}
 	c, err := cluster.Open(ctx, cluster.Options{EKS: s.eks[side], AWS: s.configs[s.account(side)], Name: name,
-		Clock: s.clock, Patience: aws.Patience(ctx, 10*time.Minute), Retry: s.retryOptions()})
+		Clock: s.clock, Retry: s.retryOptions()})
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +187,7 @@ func (s *session) plan(ctx context.Context, active state.Side, fileSum, lineage 
 	}
 	ctx = aws.WithPatience(ctx, run.FirstContact)
 	if err := s.connect(ctx); err != nil {
-		return nil, err
+		return nil, s.explain(ctx, err)
 	}
 	w, roles, err := plan.Observe(ctx, s.file, s.sources(), active)
 	if err != nil {
@@ -208,8 +208,10 @@ func (s *session) plan(ctx context.Context, active state.Side, fileSum, lineage 
 // explain gives errors of reading the pair the exit code that users are promised.
 func (s *session) explain(ctx context.Context, err error) error {
 	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return &state.Stop{Code: state.ExitResumable, Why: "the time that --timeout gives is over; this process has changed nothing"}
 	case ctx.Err() != nil:
-		return &state.Stop{Code: state.ExitInterrupted, Why: "interrupted while reading the pair; nothing has been changed"}
+		return &state.Stop{Code: state.ExitInterrupted, Why: "interrupted; this process has changed nothing"}
 	case aws.IsExpired(err):
 		return &state.Stop{Code: state.ExitResumable, Why: "the AWS credentials have expired", Cause: err,
 			Cure: s.login(state.Both) + "\nthen run the same command again"}
@@ -225,7 +227,7 @@ func (s *session) verify(ctx context.Context, j *state.Journal) error {
 		ctx = aws.WithPatience(ctx, run.FirstContact)
 	}
 	if err := s.connect(ctx); err != nil {
-		return err
+		return s.explain(ctx, err)
 	}
 	now := &state.Plan{Name: s.file.Name, Region: s.file.Region, Variant: state.Variant(s.file.Variant), Clusters: map[state.Side]state.ClusterView{}}
 	for _, side := range state.Sides {

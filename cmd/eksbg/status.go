@@ -52,6 +52,9 @@ func runStatus(o *statusOptions) error {
 	if err != nil {
 		return o.fail(err)
 	}
+	if err := ofThisPair(records, f, from); err != nil {
+		return o.fail(err)
+	}
 	holder := ""
 	if from == path {
 		if who, held := state.Holder(path); held {
@@ -63,13 +66,13 @@ func runStatus(o *statusOptions) error {
 	}
 	if len(records) == 0 {
 		fmt.Fprintf(o.out, "%s: no run yet (%s is not there)\n", f.Name, path)
-		fmt.Fprintf(o.out, "Begin       eksbg plan %s\n", o.path)
+		fmt.Fprintf(o.out, "Begin       %s\n", withState("eksbg plan "+shellQuote(o.path), o.state))
 		return nil
 	}
 	m := view.Fold(records)
 	next := ""
 	if holder == "" && !m.Closed {
-		next = "eksbg apply " + o.path
+		next = applyCommand(o.path, o.state)
 		if m.Stopped != nil && m.Stopped.Next != "" {
 			next = m.Stopped.Next
 		}
@@ -87,4 +90,17 @@ func (o *statusOptions) fail(err error) error {
 		return err
 	}
 	return (&document{command: "status"}).write(o.streams, nil, "", err)
+}
+
+// ofThisPair refuses to show another pair's run as this plan file's.
+func ofThisPair(records []state.Record, f *planfile.File, path string) error {
+	if len(records) == 0 || records[0].Plan == nil {
+		return nil
+	}
+	p := records[0].Plan
+	if p.Name == f.Name && p.Region == f.Region && p.Clusters[state.Blue].Name == f.Clusters.Blue.Name && p.Clusters[state.Green].Name == f.Clusters.Green.Name {
+		return nil
+	}
+	return fmt.Errorf("journal %s is of another pair: %s in %s, clusters %s and %s; name the right one with --state", path, p.Name, p.Region,
+		p.Clusters[state.Blue].Name, p.Clusters[state.Green].Name)
 }

@@ -52,6 +52,12 @@ func Decide(f *planfile.File, w *World, active state.Side) (Roles, error) {
 			"set version to %q or higher", f.Version, origin, now.Name, now.Version, now.Version)
 	}
 	if now.Version == f.Version {
+		if low := share(w.Traffic, origin); low < 100 {
+			return r, &state.Stop{Code: state.ExitBlocked,
+				Why: fmt.Sprintf("%s is at %s already and gets %d %% of the traffic on a target; named active, there would be nothing to move it with\n%s\nnothing has been changed",
+					origin, f.Version, low, weights(w.Traffic)),
+				Cure: fmt.Sprintf("to bring all of it to %s, name the side that it comes from: --active %s", origin, origin.Other())}
+		}
 		r.Served = true
 		return r, nil
 	}
@@ -67,6 +73,15 @@ func Decide(f *planfile.File, w *World, active state.Side) (Roles, error) {
 		}
 	}
 	return r, nil
+}
+
+// share is a side's smallest share over the traffic targets.
+func share(traffic []state.Share, side state.Side) int {
+	low := 100
+	for _, s := range traffic {
+		low = min(low, max(0, s.Percent(side)))
+	}
+	return low
 }
 
 // Identity is what a plan carries beside what it saw.

@@ -206,6 +206,16 @@ func TestTheRestartOfASideWithTrafficIsLive(t *testing.T) {
 	}
 }
 
+// Split traffic is never "served whole", whoever is named.
+func TestASplitIsNotServedWhole(t *testing.T) {
+	w := world(inventory(state.Blue, "1.31", "1.31"), inventory(state.Green, "1.33", "1.33"), share(50, 50))
+	_, err := plan.Decide(file("1.33"), w, state.Green)
+	var stop *state.Stop
+	if !errors.As(err, &stop) || stop.Code != state.ExitBlocked || !strings.Contains(stop.Cure, "--active blue") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestAcceptancesThatAreOverAreTold(t *testing.T) {
 	f := file("1.32")
 	f.Waive = []planfile.Waiver{{Check: "insight/x", Reason: "r", Until: planfile.Date{Time: at.AddDate(0, 0, -2)}}}

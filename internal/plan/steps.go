@@ -193,10 +193,7 @@ func (b *builder) stage(from, to int, title string) {
 // present is the destination's smallest share over the traffic targets, below 100: a
 // destination that has everything on every target is no destination.
 func (b *builder) present() int {
-	low := 100
-	for _, s := range b.world.Traffic {
-		low = min(low, max(0, s.Percent(b.roles.Destination)))
-	}
+	low := share(b.world.Traffic, b.roles.Destination)
 	if low == 100 {
 		return 0
 	}

@@ -325,7 +325,8 @@ func (j *Journal) Close() error {
 
 // Archive puts the journal of a run that is over away as NAME.RUNID.journal in the
 // same folder, which makes room for the next run, and closes it. It returns the new
-// path.
+// path. A file at the journal's path that is of another run is left alone: somebody
+// removed this one while it was open.
 func (j *Journal) Archive() (string, error) {
 	if !j.Closed() {
 		return "", fmt.Errorf("archive journal %s: its run is not over", j.path)
@@ -341,6 +342,9 @@ func (j *Journal) Archive() (string, error) {
 	if gone {
 		return "", fmt.Errorf("archive journal %s: %w", j.path, ErrClosed)
 	}
+	if err := j.stillOurs(run); err != nil {
+		return "", err
+	}
 	there, err := exists(to)
 	if err == nil && there {
 		err = fmt.Errorf("%s is there already; move it away", to)
@@ -355,4 +359,16 @@ func (j *Journal) Archive() (string, error) {
 		return "", fmt.Errorf("archive journal %s: %w", j.path, err)
 	}
 	return to, nil
+}
+
+// stillOurs tells whether the file at the journal's path is the one that is open.
+func (j *Journal) stillOurs(run string) error {
+	records, _, err := Read(j.path)
+	if err != nil {
+		return fmt.Errorf("archive journal %s: %w", j.path, err)
+	}
+	if got := records[0].Plan.Run; got != run {
+		return fmt.Errorf("archive journal %s: it was removed while run %s was under way, and is of run %s now; leave it to that run", j.path, run, got)
+	}
+	return nil
 }

@@ -332,3 +332,30 @@ func TestHistory(t *testing.T) {
 		t.Errorf("outcomes %v", of)
 	}
 }
+
+// A file that took the journal's place while the run was under way is another run's.
+func TestArchiveLeavesAnotherRunsFileAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "shop.journal")
+	j := create(t, path)
+	exit := 0
+	if _, err := j.Append(state.Record{Kind: state.RecordClosed, Exit: &exit}); err != nil {
+		t.Fatal(err)
+	}
+	other := *j.Plan()
+	other.Run = "20261130T999999-other"
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := state.SavePlan(path, &other); err != nil { // the same document as a first record
+		t.Fatal(err)
+	}
+	if to, err := j.Archive(); err == nil {
+		t.Errorf("archived another run's journal as %s", to)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := state.LoadPlan(path); err != nil || p.Run != other.Run {
+		t.Errorf("the other run's file: %v, %v", p, err)
+	}
+}

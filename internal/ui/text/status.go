@@ -34,9 +34,11 @@ func Traffic(w io.Writer, m *view.Model) {
 		Wrap(w, "Traffic     ", "            ", fmt.Sprintf("%s blue %d (%d %%), green %d (%d %%)",
 			state.Clean(t.Target), t.Blue, t.Percent(state.Blue), t.Green, t.Percent(state.Green)))
 	}
+	at := "as read at " + m.TrafficAt.UTC().Format("15:04:05 UTC")
 	if m.TrafficStale {
-		Wrap(w, "            ", "            ", "as last read; weights were sent after that and not read back yet")
+		at += "; weights were sent after that and not read back yet"
 	}
+	Wrap(w, "            ", "            ", at)
 }
 
 // marks are the signs in front of steps; words beside them say the same.

@@ -69,6 +69,24 @@ func Wrap(w io.Writer, first, rest, s string) {
 	}
 }
 
+// commands are the words with which a line that can be typed begins.
+var commands = map[string]bool{"aws": true, "eksbg": true, "kubectl": true, "sudo": true}
+
+// Cure writes what helps: prose is wrapped, and a line that is a command stays one line
+// as it is, so that it can be pasted.
+func Cure(w io.Writer, first, rest, s string) {
+	lead := first
+	for _, line := range strings.Split(s, "\n") {
+		word, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if commands[word] {
+			fmt.Fprintln(w, lead+strings.TrimSpace(line))
+		} else {
+			Wrap(w, lead, rest, line)
+		}
+		lead = rest
+	}
+}
+
 // Line renders one record for the plain log, or "" for a record that people need
 // not see there. m is the model with the record already applied.
 func Line(m *view.Model, r state.Record) string {
@@ -80,7 +98,7 @@ func Line(m *view.Model, r state.Record) string {
 	if s := step(m, r.Step); s != nil {
 		who, title = string(s.Spec.Side), s.Spec.Title
 	}
-	return strings.TrimRight(fmt.Sprintf("%s  %-5s  %-28s  %-8s  %s",
+	return strings.TrimRight(fmt.Sprintf("%s  %-5s  %-33s  %-9s  %s",
 		r.Time.UTC().Format("15:04:05"), who, title, word, text), " ")
 }
 

@@ -53,6 +53,8 @@ type Model struct {
 	// TrafficStale is true when weights were sent after Traffic was last read, so that
 	// nobody should take it for where the traffic is.
 	TrafficStale bool
+	// TrafficAt is when Traffic was read.
+	TrafficAt time.Time
 	// Gates holds the newest result of each gate and target.
 	Gates []state.GateResult
 	// Resumed counts how often a process took the run up again.
@@ -96,7 +98,7 @@ func (m *Model) Apply(r state.Record) {
 			m.TrafficStale = true
 		}
 	case state.RecordTraffic:
-		m.Traffic, m.TrafficStale = r.Traffic, false
+		m.Traffic, m.TrafficStale, m.TrafficAt = r.Traffic, false, r.Time
 		m.step(r)
 	case state.RecordPutBack:
 		m.PutBack = true
@@ -118,7 +120,7 @@ func (m *Model) start(r state.Record) {
 		return
 	}
 	m.Plan = r.Plan
-	m.Traffic = r.Plan.Traffic
+	m.Traffic, m.TrafficAt = r.Plan.Traffic, r.Plan.CreatedAt
 	m.Clusters = map[state.Side]state.ClusterView{}
 	for side, c := range r.Plan.Clusters {
 		m.Clusters[side] = c
