@@ -68,7 +68,7 @@ func TestAFailedGatePutsTheTrafficBackAndWaitsForApproval(t *testing.T) {
 	// Green answers 502 to half of what it gets, but only once it has real traffic.
 	box.Fail(sandbox.Failure{Cluster: "green", Status: 502, Percent: 50, Share: 0.3})
 	out := applyExit(t, box, 5)
-	says(t, out, "502", "blue 100 (100 %)", "--approve cutover", "(exit 5)")
+	says(t, out, "502", "blue 100 %, green 0 %", "--approve cutover", "(exit 5)")
 	wantShares(t, box, state.Blue, 100)
 
 	// Semantics 16: the next apply stops, whatever the plan file says.
@@ -92,7 +92,7 @@ func TestKilledBeforeThePutBackItPutsBackFirst(t *testing.T) {
 	p.reaches(t, held)
 	kill(t, p)
 	box.Heal("green")
-	says(t, applyExit(t, box, 5), "blue 100 (100 %)")
+	says(t, applyExit(t, box, 5), "blue 100 %, green 0 %")
 	wantShares(t, box, state.Blue, 100)
 	applyExit(t, box, 0, "--approve", "cutover")
 }

@@ -71,7 +71,7 @@ func TestResumedInAHoldAnIllDestinationIsPutBack(t *testing.T) {
 	t.Parallel()
 	box := killedInTheHold(t)
 	box.Fail(sandbox.Failure{Cluster: "green", Status: 502, Percent: 100})
-	says(t, applyExit(t, box, 5), "502", "blue 100 (100 %)")
+	says(t, applyExit(t, box, 5), "502", "blue 100 %, green 0 %")
 	wantShares(t, box, state.Blue, 100)
 }
 
@@ -98,7 +98,7 @@ func TestADuePutBackWaitsForNobody(t *testing.T) {
 			p.reaches(t, held)
 			kill(t, p)
 			hinder(t, box)
-			says(t, applyExit(t, box, 5), "route53/api.shop.example.com blue 100 (100 %)", "alb/shop blue 100 (100 %)")
+			says(t, applyExit(t, box, 5), "route53/api.shop.example.com blue 100 %, green 0 %", "alb/shop blue 100 %, green 0 %")
 		})
 	}
 }

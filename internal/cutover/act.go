@@ -62,20 +62,9 @@ func (s *Stage) advance(ctx context.Context, rec state.Recorder, sc *scene) erro
 	if err := s.resume(ctx, rec, sc); err != nil {
 		return err
 	}
-	sc, err := s.scene(ctx)
+	sc, r, err := s.undisturbed(ctx, rec)
 	if err != nil {
 		return err
-	}
-	r, who, err := s.lookTwice(ctx, sc)
-	if err != nil {
-		return err
-	}
-	if who != "" && s.backAlready(sc, r) {
-		// A stop all the same, and one that asks for a new approval (semantics 16).
-		return s.isBack(s.tolerant(rec), r, &retreat{why: backByOthers, code: state.ExitPutBack})
-	}
-	if who != "" {
-		return &state.Stop{Code: state.ExitBlocked, Why: "somebody else changed the weights: " + who, Cure: s.foreignCure(sc, r)}
 	}
 	if err := s.credentials(ctx, rec, r); err != nil {
 		return err
@@ -87,7 +76,11 @@ func (s *Stage) advance(ctx context.Context, rec state.Recorder, sc *scene) erro
 		if err := s.askBefore(ctx, rec, r); err != nil {
 			return err
 		}
-		// Getting healthy and asking gates took their time (semantics 13).
+		// Getting healthy and asking gates took their time: the credentials may not last
+		// any more (semantics 13), and somebody may have changed the weights meanwhile.
+		if sc, r, err = s.undisturbed(ctx, rec); err != nil {
+			return err
+		}
 		if _, _, err := s.outlasting(ctx, r); err != nil {
 			return err
 		}
@@ -103,6 +96,26 @@ func (s *Stage) advance(ctx context.Context, rec state.Recorder, sc *scene) erro
 		return err
 	}
 	return s.verdict(ctx, rec, sc, r)
+}
+
+// undisturbed reads journal and weights anew and stops when the weights are not what
+// this run made of them.
+func (s *Stage) undisturbed(ctx context.Context, rec state.Recorder) (*scene, *reading, error) {
+	sc, err := s.scene(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, who, err := s.lookTwice(ctx, sc)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case who != "" && s.backAlready(sc, r):
+		// A stop all the same, and one that asks for a new approval (semantics 16).
+		return nil, nil, s.isBack(s.tolerant(rec), r, &retreat{why: backByOthers, code: state.ExitPutBack})
+	case who != "":
+		return nil, nil, &state.Stop{Code: state.ExitBlocked, Why: "somebody else changed the weights: " + who, Cure: s.foreignCure(sc, r)}
+	}
+	return sc, r, nil
 }
 
 // resume finds out what came of changes that a process before this one began, and

@@ -340,3 +340,20 @@ func TestChangeThatMayNotBeAskedAbout(t *testing.T) {
 		})
 	}
 }
+
+// Getting the standby's group healthy takes minutes. What somebody changes meanwhile is
+// seen before the shift, and not overwritten.
+func TestForeignChangeBetweenTheAttachAndTheShift(t *testing.T) {
+	w := newWorld(t)
+	w.stages = []int{10}
+	changed := false
+	w.journal.point = func(name string) {
+		w.point(name)
+		if name == "journal after outcome" && len(w.journal.of(state.RecordOutcome)) == 2 && !changed {
+			changed = true
+			w.lb.listener(shopHTTP, split(tgBlue, 95, tgGreen, 5))
+		}
+	}
+	wantStop(t, w.walk(context.Background()), state.ExitBlocked, "somebody else changed the weights")
+	w.wantWhere("A 100/0, AAAA 100/0, shop-blue=95 shop-green=5")
+}
