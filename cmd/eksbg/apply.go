@@ -92,7 +92,7 @@ func (a *applied) run(ctx context.Context) (err error) {
 	if err := a.load(); err != nil {
 		return err
 	}
-	ctx, stopSignals := withSignals(ctx, a.o.streams)
+	ctx, stopSignals := withSignals(ctx, a.o.streams, finishing)
 	defer stopSignals()
 	if a.o.timeout > 0 {
 		var cancel context.CancelFunc

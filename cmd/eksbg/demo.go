@@ -29,7 +29,7 @@ func newDemoCommand(s streams) *cobra.Command {
 			"environment that the sandbox writes. Ends with how the pair was before and is after.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := withSignals(cmd.Context(), s)
+			ctx, stop := withSignals(cmd.Context(), s, "Stopping the demo when its command has ended.")
 			defer stop()
 			return runDemo(ctx, o)
 		},

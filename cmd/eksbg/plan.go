@@ -115,7 +115,7 @@ func makePlan(ctx context.Context, o *planOptions) (*state.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, stopSignals := withSignals(ctx, o.streams)
+	ctx, stopSignals := withSignals(ctx, o.streams, "Interrupted.")
 	defer stopSignals()
 	return s.plan(ctx, state.Side(o.active), sum(content), lineageOf(path))
 }

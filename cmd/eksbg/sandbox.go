@@ -30,7 +30,7 @@ func newSandboxCommand(s streams) *cobra.Command {
 				return err
 			}
 			o.Scenario, o.Hints = sc, s.err
-			ctx, stop := withSignals(cmd.Context(), s)
+			ctx, stop := withSignals(cmd.Context(), s, "Stopping.")
 			defer stop()
 			return sandbox.Serve(ctx, s.out, o)
 		},

@@ -17,11 +17,13 @@ var (
 	errTimeout     = errors.New("--timeout is over")
 )
 
+const finishing = "Interrupted: finishing the call in flight. Once more leaves at once."
+
 // withSignals gives a context that the first SIGINT or SIGTERM cancels: the call in
 // flight ends, is recorded, and the process leaves with 130. The second one leaves at
 // once. SIGHUP and a closed pipe never end a run: it goes on without its terminal
-// (semantics 20).
-func withSignals(ctx context.Context, s streams) (context.Context, func()) {
+// (semantics 20). say is what the first signal is answered with.
+func withSignals(ctx context.Context, s streams, say string) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
 	ch := make(chan os.Signal, 2)
@@ -33,7 +35,7 @@ func withSignals(ctx context.Context, s streams) (context.Context, func()) {
 		case <-done:
 			return
 		}
-		fmt.Fprintln(s.err, "\nInterrupted: finishing the call in flight. Once more leaves at once.")
+		fmt.Fprintln(s.err, "\n"+say)
 		cancel(errInterrupted)
 		select {
 		case <-ch:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -151,7 +152,7 @@ func Differences(saved, now *state.Plan) []string {
 		differ(string(side)+"'s version", a.Version, b.Version)
 		differ(string(side)+"'s lagging owners", fmt.Sprint(a.Owners), fmt.Sprint(b.Owners))
 	}
-	differ("the traffic", fmt.Sprint(saved.Traffic), fmt.Sprint(now.Traffic))
+	differ("the traffic", strings.ReplaceAll(weights(saved.Traffic), "\n", ", "), strings.ReplaceAll(weights(now.Traffic), "\n", ", "))
 	differ("the number of steps", fmt.Sprint(len(saved.Steps)), fmt.Sprint(len(now.Steps)))
 	differ("the number of findings", fmt.Sprint(len(saved.Findings)), fmt.Sprint(len(now.Findings)))
 	if len(out) == 0 {
