@@ -91,7 +91,7 @@ func (w *Walker) Walk(ctx context.Context) error {
 		return nil
 	}
 	exit := int(stop.Code)
-	rec := state.Record{Kind: state.RecordStopped, Text: stop.Error(), Exit: &exit}
+	rec := state.Record{Kind: state.RecordStopped, Text: oneLine(stop), Exit: &exit}
 	if w.Next != nil {
 		rec.Next = w.Next(stop)
 	}
@@ -286,11 +286,14 @@ func (w *Walker) append(r state.Record) *state.Stop {
 // fail records that the step did not get done and turns err into a stop.
 func (w *Walker) fail(ctx context.Context, spec state.StepSpec, err error) *state.Stop {
 	stop := w.stopFor(ctx, spec, err)
-	if s := w.append(state.Record{Kind: state.RecordFailed, Step: spec.ID, Text: stop.Error()}); s != nil && stop.Code < state.ExitPutBack {
+	if s := w.append(state.Record{Kind: state.RecordFailed, Step: spec.ID, Text: oneLine(stop)}); s != nil && stop.Code < state.ExitPutBack {
 		return s
 	}
 	return stop
 }
+
+// oneLine says a stop in one line: records hold no more.
+func oneLine(stop *state.Stop) string { return strings.ReplaceAll(stop.Error(), "\n", "; ") }
 
 // Moving tells whether the traffic is between its first shift and its last gate, as
 // far as the journal knows. An interrupt is then the stage's to decide (semantics 20),

@@ -103,6 +103,11 @@ func (m *Model) Apply(r state.Record) {
 	case state.RecordPutBack:
 		m.PutBack = true
 		m.step(r)
+		for i := range m.Steps { // all stages are to be done again
+			if st := &m.Steps[i]; st.Spec.Kind == state.KindTraffic && st.State == Done {
+				st.State, st.Started, st.Ended = Pending, time.Time{}, time.Time{}
+			}
+		}
 	case state.RecordCluster:
 		if r.Cluster != nil {
 			m.Clusters[r.Side] = *r.Cluster

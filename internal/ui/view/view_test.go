@@ -106,6 +106,15 @@ func TestStopsAndPutBacks(t *testing.T) {
 	}
 }
 
+// What was put back is to be done again.
+func TestAPutBackUndoesTheStages(t *testing.T) {
+	m := run(state.Record{Kind: state.RecordDone, Step: "hop"}, state.Record{Kind: state.RecordDone, Step: "traffic/100"},
+		state.Record{Kind: state.RecordPutBack, Step: "traffic/100"})
+	if got, want := states(m), "hop=done traffic/100=pending "; got != want {
+		t.Errorf("steps %s, want %s", got, want)
+	}
+}
+
 func TestGatesKeepTheNewestResult(t *testing.T) {
 	gate := func(v state.GateVerdict) state.Record {
 		return state.Record{Kind: state.RecordGate, Step: "traffic/100", Gate: &state.GateResult{Gate: "http", Target: "x", Verdict: v, Text: string(v)}}
