@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/eksbg/eksbg/internal/aws"
 	"github.com/eksbg/eksbg/internal/plan"
 	"github.com/eksbg/eksbg/internal/planfile"
 	"github.com/eksbg/eksbg/internal/run"
@@ -249,7 +250,7 @@ func (a *applied) walk(ctx context.Context) error {
 	if a.path, err = a.journal.Archive(); err != nil {
 		return err
 	}
-	a.done(model)
+	a.done(ctx, model)
 	return nil
 }
 
@@ -287,9 +288,16 @@ func (a *applied) stopped(m *view.Model, err error) error {
 	return exitError(stop.Code)
 }
 
-func (a *applied) done(m *view.Model) {
+// done prints how the pair was and is. The clusters are read once more, since records
+// only hold what steps looked at.
+func (a *applied) done(ctx context.Context, m *view.Model) {
 	if a.o.output == "json" {
 		return
+	}
+	for _, side := range state.Sides {
+		if inv, err := a.session.inventory(side)(aws.WithPatience(ctx, run.FirstContact)); err == nil {
+			m.Clusters[side] = plan.View(inv)
+		}
 	}
 	fmt.Fprintln(a.o.err)
 	text.Summary(a.o.out, m)
