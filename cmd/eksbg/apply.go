@@ -70,6 +70,9 @@ type applied struct {
 	journal *state.Journal
 	session *session
 	path    string // of the journal
+	// only is the last step that this process may walk, and why, where something keeps it
+	// from going further; empty otherwise.
+	only, onlyWhy string
 }
 
 func runApply(ctx context.Context, o *applyOptions) error {
@@ -78,6 +81,9 @@ func runApply(ctx context.Context, o *applyOptions) error {
 	err := a.run(ctx)
 	if o.output != "json" {
 		return err
+	}
+	if a.journal == nil { // no run: the document names none
+		a.path = ""
 	}
 	return doc.write(o.streams, a.journalRecords(), a.path, err)
 }
@@ -196,7 +202,7 @@ func (a *applied) begin(ctx context.Context) error {
 	if a.saved != nil {
 		if a.saved.Fingerprint != p.Fingerprint {
 			return &state.Stop{Code: state.ExitStale, Why: "the saved plan is stale: " + strings.Join(plan.Differences(a.saved, p), "; "),
-				Cure: "eksbg plan " + a.saved.File + " --out " + a.o.path}
+				Cure: withState("eksbg plan "+shellQuote(a.saved.File)+" --out "+shellQuote(a.o.path), a.o.state)}
 		}
 		p.Run, p.Lineage = a.saved.Run, a.saved.Lineage
 	}
@@ -240,6 +246,9 @@ func (a *applied) walk(ctx context.Context) error {
 		Until:   a.o.until,
 		Login:   a.session.login,
 		Next:    a.next,
+	}
+	if a.only != "" && w.Until == "" {
+		w.Until, w.UntilWhy = a.only, a.onlyWhy
 	}
 	err := w.Walk(ctx)
 	logger.close()

@@ -14,6 +14,7 @@ import (
 	"github.com/eksbg/eksbg/internal/plan"
 	"github.com/eksbg/eksbg/internal/run"
 	"github.com/eksbg/eksbg/internal/state"
+	"github.com/eksbg/eksbg/internal/ui/view"
 )
 
 // archive puts a closed run of this pair away.
@@ -40,12 +41,26 @@ func (a *applied) mayResume(ctx context.Context, j *state.Journal) error {
 	}
 	if a.saved != nil && a.saved.Run != j.Plan().Run {
 		return &state.Stop{Code: state.ExitStale, Why: fmt.Sprintf("run %s is open, and the saved plan is of another one", j.Plan().Run),
-			Cure: "eksbg apply " + j.Plan().File}
+			Cure: applyCommand(j.Plan().File, a.o.state)}
 	}
 	if err := a.sameFile(j); err != nil {
 		return err
 	}
-	return a.session.verify(ctx, j)
+	unverified, err := a.session.verify(ctx, j)
+	if unverified {
+		a.only, a.onlyWhy = presentStage(j), "since EKS does not answer to say that the clusters are still the run's; run the same command again when it does"
+	}
+	return err
+}
+
+// presentStage is the traffic step that is not done yet.
+func presentStage(j *state.Journal) string {
+	for _, s := range state.Steps(j.Records("")) {
+		if s.Kind == state.KindTraffic && !state.StepDone(j.Records(s.ID), s.ID) {
+			return s.ID
+		}
+	}
+	return ""
 }
 
 func (a *applied) resume(ctx context.Context, j *state.Journal, recovery state.Recovery) error {
@@ -86,11 +101,22 @@ func (a *applied) sameFile(j *state.Journal) error {
 	}
 	if len(differs) > 0 {
 		return &state.Stop{Code: state.ExitBlocked,
-			Why:  "the plan file changed while run " + p.Run + " is open: " + strings.Join(differs, "; ") + "\n" + run.SoFar(j.Records("")),
-			Cure: "put these back to finish the run; holds, gates, waivers and skips may change"}
+			Why: "the plan file changed while run " + p.Run + " is open: " + strings.Join(differs, "; ") + "\n" + lastSeen(j) + "\n" + run.SoFar(j.Records("")),
+			Cure: "write these into the plan file again to finish the run; holds, gates, waivers and skips may change\n" +
+				statusCommand(a.o.path, a.o.state) + "\n" + applyCommand(a.o.path, a.o.state)}
 	}
 	fmt.Fprintln(a.o.err, "The plan file changed since the run began; its holds, gates, waivers and skips are used as they are now.")
 	return nil
+}
+
+// lastSeen says where the traffic was when it was last read.
+func lastSeen(j *state.Journal) string {
+	m := view.Fold(j.Records(""))
+	out := make([]string, 0, len(m.Traffic))
+	for _, t := range m.Traffic {
+		out = append(out, fmt.Sprintf("%s blue %d %%, green %d %%", t.Target, t.Percent(state.Blue), t.Percent(state.Green)))
+	}
+	return fmt.Sprintf("the traffic as read at %s: %s. Nobody watches it", m.TrafficAt.UTC().Format("15:04:05 UTC"), strings.Join(out, "; "))
 }
 
 func targets(shares []state.Share) string {

@@ -135,7 +135,7 @@ func TestAChangedPlanFileDoesNotLeadAnOpenRunElsewhere(t *testing.T) {
 			t.Parallel()
 			box := killedInTheHold(t)
 			tt.edit(t, box)
-			says(t, applyExit(t, box, 3), append(tt.says, "changed so far", "eks:UpdateClusterVersion")...)
+			says(t, applyExit(t, box, 3), append(tt.says, "changed so far", "route53:ChangeResourceRecordSets", "green 10 %. Nobody watches it", "eksbg apply")...)
 		})
 	}
 }
@@ -254,4 +254,19 @@ func TestAReplacedJournalIsLeftToItsRun(t *testing.T) {
 	if now, err := os.ReadFile(path); err != nil || string(now) != string(other) || len(journal) == 0 {
 		t.Errorf("the other run's journal was touched: %v", err)
 	}
+}
+
+// An unknown is not a pass: without EKS nobody can say that the clusters are still the
+// run's, so the present stage is judged and no further one begins.
+func TestEKSAwayInTheCutoverStopsAfterThePresentStage(t *testing.T) {
+	t.Parallel()
+	box := killedInTheHold(t)
+	if err := box.Faults().Add(wire.Fault{Call: "eks:*", Times: -1, Reset: "before"}); err != nil {
+		t.Fatal(err)
+	}
+	says(t, applyExit(t, box, 4), "stopped after traffic/10, since EKS does not answer")
+	wantShares(t, box, state.Green, 10)
+	box.Faults().Clear()
+	applyExit(t, box, 0)
+	wantShares(t, box, state.Green, 100)
 }

@@ -22,7 +22,9 @@ func newSandboxCommand(s streams) *cobra.Command {
 			"APIs, Route 53, ELBv2, STS, DNS and load balancers, in their real wire protocols.\n" +
 			"Writes env, kubeconfig and plan.yaml to --dir, prints `ready`, and serves until\n" +
 			"interrupted. eksbg, aws and kubectl work with it unmodified:\n\n" +
-			"  D=$(mktemp -d); eksbg sandbox --dir $D & . $D/env; eksbg plan $D/plan.yaml",
+			"  D=$(mktemp -d); eksbg sandbox --dir $D &\n" +
+			"  while ! [ -f $D/env ]; do sleep 0.1; done; . $D/env\n" +
+			"  eksbg plan $D/plan.yaml",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			sc, err := sandbox.Load(scenario)

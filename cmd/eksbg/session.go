@@ -220,14 +220,15 @@ func (s *session) explain(ctx context.Context, err error) error {
 }
 
 // verify holds an open run against the clusters that the plan file names now. Traffic
-// that is on its way does not wait for an EKS that is away.
-func (s *session) verify(ctx context.Context, j *state.Journal) error {
+// that is on its way does not wait for an EKS that is away: unverified is true then,
+// and the present stage is held and judged, but no further one begins.
+func (s *session) verify(ctx context.Context, j *state.Journal) (unverified bool, err error) {
 	changed, moving := len(state.Changed(j.Records(""))) > 0, run.Moving(j.Records(""))
 	if !changed || moving {
 		ctx = aws.WithPatience(ctx, run.FirstContact)
 	}
 	if err := s.connect(ctx); err != nil {
-		return s.explain(ctx, err)
+		return false, s.explain(ctx, err)
 	}
 	now := &state.Plan{Name: s.file.Name, Region: s.file.Region, Variant: state.Variant(s.file.Variant), Clusters: map[state.Side]state.ClusterView{}}
 	for _, side := range state.Sides {
@@ -237,19 +238,19 @@ func (s *session) verify(ctx context.Context, j *state.Journal) error {
 		}
 		out, err := s.eks[side].DescribeCluster(ctx, &eks.DescribeClusterInput{Name: awssdk.String(name)})
 		if moving && aws.IsUnavailable(err) {
-			fmt.Fprintf(s.err, "EKS does not answer; the traffic is on its way and is looked after without it.\n")
-			return nil
+			fmt.Fprintln(s.err, "EKS does not answer. The present stage is held and judged without it; no further one begins.")
+			return true, nil
 		}
 		if err != nil && changed && aws.IsUnavailable(err) {
-			return &state.Stop{Code: state.ExitResumable, Why: "EKS did not answer for minutes", Cause: err,
+			return false, &state.Stop{Code: state.ExitResumable, Why: "EKS did not answer for minutes", Cause: err,
 				Cure: "check the network and the endpoint, then run the same command again"}
 		}
 		if err != nil {
-			return s.explain(ctx, fmt.Errorf("look up cluster %s: %w", name, err))
+			return false, s.explain(ctx, fmt.Errorf("look up cluster %s: %w", name, err))
 		}
 		now.Clusters[side] = state.ClusterView{Name: name, ARN: awssdk.ToString(out.Cluster.Arn), CreatedAt: awssdk.ToTime(out.Cluster.CreatedAt).UTC()}
 	}
-	return j.Matches(now)
+	return false, j.Matches(now)
 }
 
 // builder makes the steps of the run of a journal.

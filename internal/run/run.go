@@ -59,6 +59,8 @@ type Walker struct {
 	Control Control
 	// Until is the id of the last step to walk; empty walks all.
 	Until string
+	// UntilWhy says why it ends there; empty means that --until asked for it.
+	UntilWhy string
 	// Urgent names a step that has to act before any other is looked at, or "": the
 	// traffic has to be put back first whatever else stands against the run (semantics
 	// 12). It is asked once, when the walk begins.
@@ -134,7 +136,11 @@ func (w *Walker) walk(ctx context.Context) *state.Stop {
 			if i == len(steps)-1 {
 				return nil
 			}
-			return &state.Stop{Code: state.ExitResumable, Why: fmt.Sprintf("stopped after %s, as asked with --until", spec.ID)}
+			why := w.UntilWhy
+			if why == "" {
+				why = "as asked with --until"
+			}
+			return &state.Stop{Code: state.ExitResumable, Why: fmt.Sprintf("stopped after %s, %s", spec.ID, why)}
 		}
 		i++
 	}

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -57,12 +58,13 @@ func SoFar(records []state.Record) string {
 	changed := state.Changed(records)
 	line := "nothing has been changed so far"
 	if n := len(changed); n > 0 {
-		const most = 12
-		more := ""
+		const most = 12 // the newest tell more: the weights come last
+		earlier := ""
 		if n > most {
-			changed, more = changed[:most], ", …"
+			earlier = fmt.Sprintf("%d earlier ones, then ", n-most)
+			changed = changed[n-most:]
 		}
-		line = "changed so far: " + strings.Join(changed, ", ") + more
+		line = "changed so far: " + earlier + strings.Join(changed, ", ")
 	}
 	return line
 }
