@@ -343,3 +343,22 @@ func TestTheOtherScenarios(t *testing.T) {
 		})
 	}
 }
+
+// EKS refuses the second hop while kubelets lag: the restart is put in front of it, and
+// the hop is tried again.
+func TestARefusedHopPutsTheRestartInFront(t *testing.T) {
+	t.Parallel()
+	box := startSandbox(t, "hot", testSpeed, func(sc *sandbox.Scenario) { sc.KubeletRule = sandbox.KubeletStrict })
+	out := applyExit(t, box, 0)
+	says(t, out, "Kubelet version of Fargate pods must be updated to match cluster version 1.32", "comes first")
+	refused := 0
+	for _, e := range requests(t, box) {
+		if e.Call == "eks:UpdateClusterVersion" && !e.Accepted {
+			refused++
+		}
+	}
+	if refused == 0 {
+		t.Error("EKS refused nothing, so this test shows nothing")
+	}
+	onceEach(t, requests(t, box))
+}
