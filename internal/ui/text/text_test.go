@@ -183,3 +183,19 @@ func TestShort(t *testing.T) {
 		}
 	}
 }
+
+// A command in a cure can be pasted: it stays one line, with its blanks as they are.
+func TestCuresKeepCommandsWhole(t *testing.T) {
+	command := `aws route53 change-resource-record-sets --hosted-zone-id Z0123456789 --change-batch '{"Comment":"two  blanks, and far more than eighty columns of it"}'`
+	var b bytes.Buffer
+	text.Cure(&b, "Cure        ", "            ", "look who changed it, and if the weights are to be put back by hand, then this does it, entrance by entrance\n"+command)
+	lines := strings.Split(strings.TrimRight(b.String(), "\n"), "\n")
+	if got := strings.TrimSpace(lines[len(lines)-1]); got != command {
+		t.Errorf("the command became\n%s", b.String())
+	}
+	for _, l := range lines[:len(lines)-1] {
+		if len(l) > text.Width {
+			t.Errorf("prose of %d columns: %s", len(l), l)
+		}
+	}
+}
