@@ -24,8 +24,71 @@ type Inventory struct {
 	Nodes     []Node     `json:"nodes"`
 	Pods      []Pod      `json:"pods"`
 	Workloads []Workload `json:"workloads"`
+	Jobs      []Job      `json:"jobs,omitempty"`
+	CronJobs  []CronJob  `json:"cronJobs,omitempty"`
+	Budgets   []Budget   `json:"budgets,omitempty"`
+	// Webhooks are the fail-closed admission webhooks that pods of this cluster serve.
+	Webhooks []Webhook `json:"webhooks,omitempty"`
 
 	nodes map[string]int
+}
+
+// Job is one Job.
+type Job struct {
+	Owner
+	// CronJob is the CronJob that made it; zero for none.
+	CronJob Owner `json:"cronJob,omitzero"`
+	// Active is status.active. Finished Jobs are Complete or Failed since FinishedAt.
+	Active     int32     `json:"active,omitempty"`
+	Suspended  bool      `json:"suspended,omitempty"`
+	Finished   bool      `json:"finished,omitempty"`
+	Failed     bool      `json:"failed,omitempty"`
+	CreatedAt  time.Time `json:"createdAt"`
+	FinishedAt time.Time `json:"finishedAt,omitzero"`
+	// TTL is spec.ttlSecondsAfterFinished; nil where the Job stays until somebody deletes it.
+	TTL *int32 `json:"ttl,omitempty"`
+	// Controller is another controller than a CronJob that made it (a workflow engine).
+	Controller Owner `json:"controller,omitzero"`
+}
+
+// CronJob is one CronJob.
+type CronJob struct {
+	Owner
+	Suspended bool `json:"suspended,omitempty"`
+	// KeepSucceeded and KeepFailed are its history limits (the API's defaults: 3 and 1).
+	KeepSucceeded int32 `json:"keepSucceeded"`
+	KeepFailed    int32 `json:"keepFailed"`
+	// TTL is the ttlSecondsAfterFinished of its Job template.
+	TTL *int32 `json:"ttl,omitempty"`
+}
+
+// Budget is one PodDisruptionBudget as its controller last stated it.
+type Budget struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Allowed, Healthy, Desired and Expected are status.disruptionsAllowed, currentHealthy,
+	// desiredHealthy and expectedPods.
+	Allowed  int32 `json:"allowed"`
+	Healthy  int32 `json:"healthy"`
+	Desired  int32 `json:"desired"`
+	Expected int32 `json:"expected"`
+	// Current is false while the controller has not seen the newest spec.
+	Current bool `json:"current"`
+}
+
+// String is namespace/name.
+func (b Budget) String() string { return b.Namespace + "/" + b.Name }
+
+// Webhook is one admission webhook with failurePolicy Fail and a service in the
+// cluster: while no pod of the service answers, what it guards cannot be created.
+type Webhook struct {
+	// Configuration is the name of its Validating- or MutatingWebhookConfiguration, Name
+	// the webhook's own.
+	Configuration string `json:"configuration"`
+	Name          string `json:"name"`
+	// Service is namespace/name of its service, Owners what the pods behind it belong to.
+	Service string  `json:"service"`
+	Owners  []Owner `json:"owners"`
 }
 
 // Update is one update of a cluster, as DescribeUpdate states it.
@@ -80,6 +143,19 @@ type Pod struct {
 	// zero before that.
 	CreatedAt time.Time `json:"createdAt"`
 	StartTime time.Time `json:"startTime,omitzero"`
+	// FinishedAt is when the last container of a finished pod ended.
+	FinishedAt time.Time `json:"finishedAt,omitzero"`
+	// Scheduler is spec.schedulerName where it is not the default; Profile the Fargate
+	// profile that took the pod (its label eks.amazonaws.com/fargate-profile).
+	Scheduler string `json:"scheduler,omitempty"`
+	Profile   string `json:"profile,omitempty"`
+	// MilliCPU is what Fargate provisioned for the pod, in thousandths of a vCPU (its
+	// annotation CapacityProvisioned); 0 where that is not said.
+	MilliCPU int32 `json:"milliCPU,omitempty"`
+	// Budgets are the places in Inventory.Budgets of those that select the pod.
+	Budgets []int `json:"budgets,omitempty"`
+	// Static is true for the mirror of a static pod.
+	Static bool `json:"static,omitempty"`
 }
 
 // Owner names the object at the top of a pod's chain of owners that decides over
@@ -109,8 +185,8 @@ const (
 	StrategyOnDelete      = "OnDelete"
 )
 
-// Workload is a Deployment, StatefulSet or DaemonSet, or a ReplicaSet that nobody
-// controls.
+// Workload is a Deployment, StatefulSet or DaemonSet, or a ReplicaSet or
+// ReplicationController that nobody controls.
 type Workload struct {
 	Owner
 	// Replicas is how many are wanted (a DaemonSet: how many nodes want one).
@@ -123,8 +199,18 @@ type Workload struct {
 	Paused bool `json:"paused,omitempty"`
 	// Strategy is RollingUpdate, Recreate or OnDelete; empty for a ReplicaSet.
 	Strategy string `json:"strategy,omitempty"`
-	// Partition is a StatefulSet's; pods with a lower ordinal are not updated.
+	// MaxSurge and MaxUnavailable are a rolling Deployment's, in pods, rounded as its
+	// controller rounds them.
+	MaxSurge       int32 `json:"maxSurge,omitempty"`
+	MaxUnavailable int32 `json:"maxUnavailable,omitempty"`
+	// Partition is a StatefulSet's; pods with a lower ordinal are not updated. Start is
+	// its first ordinal. Parallel is podManagementPolicy: Parallel.
 	Partition int32 `json:"partition,omitempty"`
+	Start     int32 `json:"start,omitempty"`
+	Parallel  bool  `json:"parallel,omitempty"`
+	// Priority is the value of the template's priority class. The pods themselves do not
+	// tell: Fargate's webhook gives all of them system-node-critical.
+	Priority int32 `json:"priority,omitempty"`
 	// Generation is metadata.generation, Observed status.observedGeneration.
 	Generation int64 `json:"generation"`
 	Observed   int64 `json:"observed"`

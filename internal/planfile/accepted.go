@@ -45,3 +45,14 @@ func (r Restart) ExpiredSkips(now time.Time) []Skip {
 	}
 	return out
 }
+
+// Allowed returns the permission of an action (ActionEvict, …) on an owner
+// (namespace/Kind/name).
+func (r Restart) Allowed(owner, action string) (Allow, bool) {
+	for _, a := range r.Allow {
+		if a.Owner == owner && a.Action == action {
+			return a, true
+		}
+	}
+	return Allow{}, false
+}

@@ -19,6 +19,12 @@ func (u *Upgrade) setDefaults() {
 func (r *Restart) setDefaults() {
 	r.MaxParallel = 4
 	r.Timeout = Duration(20 * time.Minute)
+	r.Pending = Duration(5 * time.Minute)
+	r.JobTimeout = Duration(time.Hour)
+	r.CronJobs = "run"
+	r.FinishedJobs = "keep"
+	r.FinishedAge = Duration(time.Hour)
+	r.Resolve = "kubernetes.default.svc.cluster.local"
 }
 
 func (c *Cutover) setDefaults() {

@@ -88,8 +88,40 @@ type Restart struct {
 	Order []string `yaml:"order,omitempty" json:"order,omitempty"`
 	// Bounds one workload's rollout; past it the run stops, resumable.
 	Timeout Duration `yaml:"timeout,omitempty" json:"timeout,omitempty" jsonschema:"default=20m"`
+	// How long a pod may wait for the Fargate scheduler before it is made anew; at most three times for one owner.
+	Pending Duration `yaml:"pending,omitempty" json:"pending,omitempty" jsonschema:"default=5m"`
+	// How long running Jobs are waited for; past it the run stops, resumable.
+	JobTimeout Duration `yaml:"jobTimeout,omitempty" json:"jobTimeout,omitempty" jsonschema:"default=1h"`
+	// CronJobs during the restart: run leaves them alone, suspend holds them and puts them back afterwards.
+	CronJobs string `yaml:"cronJobs,omitempty" json:"cronJobs,omitempty" jsonschema:"enum=run,enum=suspend,default=run"`
+	// Finished Jobs and pods, which keep their Fargate node and address: keep reports them, delete removes them before the restart.
+	FinishedJobs string `yaml:"finishedJobs,omitempty" json:"finishedJobs,omitempty" jsonschema:"enum=keep,enum=delete,default=keep"`
+	// How long a Job must have been finished to be deleted.
+	FinishedAge Duration `yaml:"finishedAge,omitempty" json:"finishedAge,omitempty" jsonschema:"default=1h"`
+	// The name that each new CoreDNS pod must resolve before the next one is restarted; off asks none.
+	Resolve string `yaml:"resolve,omitempty" json:"resolve,omitempty" jsonschema:"default=kubernetes.default.svc.cluster.local"`
+	// What may be done to owners that no rollout restart moves, or whose restart is an outage.
+	Allow []Allow `yaml:"allow,omitempty" json:"allow,omitempty"`
 	// Owners that may stay on older kubelets, each with a reason and an end.
 	Skip []Skip `yaml:"skip,omitempty" json:"skip,omitempty"`
+}
+
+// The actions of Allow.
+const (
+	ActionEvict    = "evict"
+	ActionRecreate = "recreate"
+	ActionOutage   = "outage"
+)
+
+// Allow permits one thing that eksbg does not do unasked.
+type Allow struct {
+	// The owner as namespace/Kind/name: shop/StatefulSet/ledger.
+	Owner string `yaml:"owner" json:"owner"`
+	// evict takes the pods of a paused Deployment, a StatefulSet with a partition or an owner whose
+	// restart somebody reverts, one by one; recreate makes a bare pod anew from its own spec;
+	// outage restarts an owner that has no ready pod meanwhile.
+	Action string `yaml:"action" json:"action" jsonschema:"enum=evict,enum=recreate,enum=outage"`
+	Reason string `yaml:"reason" json:"reason"`
 }
 
 // Skip leaves one owner lagging until a day. Once that day is over it skips nothing.

@@ -215,8 +215,8 @@ func TestDefaults(t *testing.T) {
 		}
 	}
 	walk(schema, have, "")
-	if told != 13 {
-		t.Errorf("%d defaults were compared, want 13", told)
+	if told != 19 {
+		t.Errorf("%d defaults were compared, want 19", told)
 	}
 	if h := f.Cutover.Gates[0].HTTP; h.AtLeast != 20 || fmt.Sprint(f.Cutover.Stages) != "[10 50 100]" {
 		t.Errorf("at least %d, stages %v", h.AtLeast, f.Cutover.Stages)

@@ -71,6 +71,7 @@ const (
 	KindControlPlane Kind = "control-plane"
 	KindAddon        Kind = "addon"
 	KindRestart      Kind = "restart"
+	KindJobs         Kind = "jobs"
 	KindCapacity     Kind = "capacity"
 	KindTraffic      Kind = "traffic"
 )
