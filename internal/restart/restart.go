@@ -11,22 +11,27 @@ package restart
 import (
 	"context"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
 	"github.com/eksbg/eksbg/internal/cluster"
+	"github.com/eksbg/eksbg/internal/fargate"
 	"github.com/eksbg/eksbg/internal/planfile"
 	"github.com/eksbg/eksbg/internal/state"
 )
 
 // The defaults of Deps.
 const (
-	DefaultTimeout   = 15 * time.Minute
-	DefaultGrace     = 30 * time.Second
-	DefaultHeartbeat = 15 * time.Second
+	DefaultTimeout    = 15 * time.Minute
+	DefaultGrace      = 30 * time.Second
+	DefaultHeartbeat  = 15 * time.Second
+	DefaultJobTimeout = time.Hour
+	DefaultPending    = 5 * time.Minute
 )
 
 // Deps is what the step works with.
@@ -43,8 +48,28 @@ type Deps struct {
 	Order []string
 	// Timeout bounds one rollout; 0 is DefaultTimeout.
 	Timeout time.Duration
-	// Skips are the owners that the plan file leaves lagging for now.
+	// Skips are the owners that the plan file leaves lagging for now, Allow what it lets
+	// be done to owners that no rollout moves.
 	Skips []planfile.Skip
+	Allow []planfile.Allow
+	// Live is true where the cluster gets traffic: outages need a consent by name then.
+	Live bool
+	// Dynamic reaches custom resources (Argo Rollouts); nil: they count as unreachable.
+	Dynamic dynamic.Interface
+	// Dial opens a connection to a port of a pod; each new CoreDNS pod is asked for
+	// Resolve through it. Resolve "" or "off", or no Dial, asks none.
+	Dial    func(ctx context.Context, namespace, pod string, port int) (net.Conn, error)
+	Resolve string
+	// CronJobs is what is done to CronJobs meanwhile: "suspend" holds them and puts them
+	// back; everything else leaves them alone.
+	CronJobs string
+	// JobTimeout bounds the wait for running Jobs; 0 is DefaultJobTimeout.
+	JobTimeout time.Duration
+	// Pending is how long a pod may wait for the Fargate scheduler before it is made
+	// anew, at most three times for one owner; 0 is DefaultPending.
+	Pending time.Duration
+	// Room reads what the cluster's Fargate profiles have room for; nil bounds nothing.
+	Room func(context.Context) (fargate.Room, error)
 	// Grace is how long a container may fail to start (image pull, first crashes)
 	// before the run stops; 0 is DefaultGrace.
 	Grace time.Duration
@@ -67,6 +92,12 @@ func New(spec state.StepSpec, d Deps) *Restart {
 	}
 	if d.Grace <= 0 {
 		d.Grace = DefaultGrace
+	}
+	if d.JobTimeout <= 0 {
+		d.JobTimeout = DefaultJobTimeout
+	}
+	if d.Pending <= 0 {
+		d.Pending = DefaultPending
 	}
 	if d.Heartbeat <= 0 {
 		d.Heartbeat = DefaultHeartbeat
