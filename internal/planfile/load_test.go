@@ -73,6 +73,7 @@ func TestOtherSpellings(t *testing.T) {
 		"number of per cent": {"99.9%", "99.9", "100%}", "100}"},
 		"quotes":             {"until: 2026-12-04", "until: '2026-12-04'", "hold: 5m", `"hold": "300s"`},
 		"folded text":        {`check: insight/deprecated-apis, reason: "old client retires on Friday", until: 2026-12-04}`, "check: insight/deprecated-apis,\n     reason: old client\n       retires on Friday, until: 2026-12-04}"},
+		"resolve":            {"resolve: kubernetes.default.svc.cluster.local", "resolve: Kubernetes.default.svc.cluster.local."},
 		"trailing dots":      {"zone: shop.example.com", "zone: Shop.example.com.", "record: api.", "record: API."},
 		"anchors":            {"types: [A, AAAA]", "types: &t [&a A, AAAA]", "onStop: back", "onStop: &o back"},
 		"merge keys": {"{name: shop-blue, profile: shop-blue}", "&c {name: shop-blue, profile: shop-blue}",
@@ -164,6 +165,33 @@ func TestAcceptedUntilTheEndOfTheDay(t *testing.T) {
 	}
 	if _, ok := f.Restart.Skipped("shop/Job/nightly", last); ok {
 		t.Error("skipped what it does not name")
+	}
+}
+
+// TestRestartValues: what the form of restart allows beside the usual.
+func TestRestartValues(t *testing.T) {
+	for edit, good := range map[string][]string{
+		"resolve off":            {"resolve: kubernetes.default.svc.cluster.local", "resolve: off"},
+		"resolve elsewhere":      {"resolve: kubernetes.default.svc.cluster.local", "resolve: api.shop.example.com"},
+		"static pods of a node":  {"shop/Job/nightly-report", "Node/ip-10-0-1-2.ec2.internal"},
+		"custom owner":           {"shop/Deployment/legacy-cart", "shop/Kafka/events.main"},
+		"argo rollout":           {"shop/StatefulSet/ledger", "shop/Rollout/ledger"},
+		"two actions, one owner": {"owner: shop/Deployment/legacy-cart", "owner: shop/StatefulSet/ledger"},
+		"no age":                 {"finishedAge: 2h", "finishedAge: 0s"},
+	} {
+		if _, err := planfile.Parse("shop.yaml", []byte(strings.Replace(whole(t), good[0], good[1], 1))); err != nil {
+			t.Errorf("%s: %v", edit, err)
+		}
+	}
+	f, err := planfile.Parse("shop.yaml", []byte(whole(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, ok := f.Restart.Allowed("shop/StatefulSet/ledger", planfile.ActionEvict); !ok || a.Reason == "" {
+		t.Errorf("allowed: %+v, %v", a, ok)
+	}
+	if _, ok := f.Restart.Allowed("shop/StatefulSet/ledger", planfile.ActionOutage); ok {
+		t.Error("allows an action that it does not name")
 	}
 }
 

@@ -29,9 +29,6 @@ var (
 	versionForm = regexp.MustCompile(`^1\.(0|[1-9][0-9]{0,2})$`)
 	// EKS API reference, CreateCluster, name.
 	clusterForm = regexp.MustCompile(`^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$`)
-	// Kubernetes: RFC 1123 label.
-	namespaceForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-	ownerForm     = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/[A-Z][A-Za-z0-9]*/[A-Za-z0-9][A-Za-z0-9.:_-]*$`)
 )
 
 // validator holds the values against what can be told without looking at the world.
@@ -95,7 +92,7 @@ func (v *validator) check() {
 	v.word("upgrade.addons", f.Upgrade.Addons, addons)
 	v.positive("upgrade.polling", f.Upgrade.Polling)
 	v.waivers(f.Waive)
-	v.restart(f.Restart)
+	v.restart(&f.Restart)
 	v.traffic(f.Traffic)
 	v.cutover(f.Cutover)
 	v.unique("approvals", f.Approvals, func(path, a string) { v.word(path, a, approvals) })
@@ -167,28 +164,6 @@ func (v *validator) blank(path, s string) {
 	if strings.TrimSpace(s) == "" {
 		v.bad(path, "say why in a few words")
 	}
-}
-
-func (v *validator) restart(r Restart) {
-	if r.MaxParallel < 1 || r.MaxParallel > 100 {
-		v.bad("restart.maxParallel", "%d is not from 1 to 100", r.MaxParallel)
-	}
-	v.positive("restart.timeout", r.Timeout)
-	v.unique("restart.order", r.Order, func(path, ns string) {
-		if !namespaceForm.MatchString(ns) {
-			v.bad(path, "%.120q is no name of a namespace", ns)
-		}
-	})
-	var owners []string
-	for i, s := range r.Skip {
-		owners = append(owners, s.Owner)
-		v.blank(fmt.Sprintf("restart.skip[%d].reason", i), s.Reason)
-	}
-	v.unique("restart.skip", owners, func(path, owner string) {
-		if !ownerForm.MatchString(owner) {
-			v.bad(path+".owner", "%.120q is no owner; write namespace/Kind/name, as in shop/Job/nightly-report", owner)
-		}
-	})
 }
 
 func (v *validator) cutover(c Cutover) {
