@@ -1,0 +1,59 @@
+package conformance_test
+
+import (
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"k8s.io/client-go/rest"
+
+	"github.com/eksbg/eksbg/internal/sandbox/kube"
+	"github.com/eksbg/eksbg/internal/sandbox/kube/conformance"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestSandbox holds the sandbox's own API server to the suite.
+func TestSandbox(t *testing.T) {
+	conformance.Run(t, func(t *testing.T) conformance.Target {
+		var minor atomic.Value
+		minor.Store("1.31")
+		c, err := kube.New(kube.Options{
+			Name: "blue", Region: "eu-central-1", Seed: 7, Version: func() string { return minor.Load().(string) },
+			Bookmark: 50 * time.Millisecond,
+			Fargate: kube.FargateOptions{
+				Startup: 12 * time.Millisecond, Jitter: 6 * time.Millisecond, Stop: 4 * time.Millisecond,
+				Profiles: []kube.Profile{{Name: "all", Selectors: []kube.Selector{{Namespace: conformance.NamespacePrefix + "*"}}}},
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		served := make(chan error, 1)
+		go func() { served <- c.Serve(l, nil) }()
+		t.Cleanup(func() {
+			if err := c.Close(); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+			if err := <-served; err != nil {
+				t.Errorf("Serve: %v", err)
+			}
+		})
+		return conformance.Target{
+			Config:   &rest.Config{Host: "https://" + l.Addr().String(), TLSClientConfig: rest.TLSClientConfig{CAData: c.CA()}},
+			Minor:    "1.31",
+			Raise:    func(_ *testing.T, m string) { minor.Store(m) },
+			Compact:  func(*testing.T) { c.Compact() },
+			Patience: 30 * time.Second,
+		}
+	})
+}
