@@ -226,3 +226,6 @@ func (c *Cluster) ReadyPods(namespace string, selector map[string]string) []PodE
 	}
 	return out
 }
+
+// Free is how many addresses each of the cluster's subnets has left, by its id.
+func (c *Cluster) Free() map[string]int { return c.fleet.Free() }

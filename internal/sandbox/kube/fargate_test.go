@@ -103,6 +103,13 @@ func TestNoRoom(t *testing.T) {
 		{"addresses", "no available IP addresses", func(o *kube.Options) {
 			o.Fargate.Subnets = []kube.Subnet{{ID: "s", CIDR: "10.1.0.0/28", Zone: "a"}}
 		}, 11},
+		{"vCPUs", "limit on the number of Fargate pods", func(o *kube.Options) {
+			o.Fargate.Account = kube.NewAccount(kube.Quota{VCPU: 0.75}) // of 0.25 each
+		}, 3},
+		{"addresses of a profile", "no available IP addresses", func(o *kube.Options) {
+			o.Fargate.Subnets = []kube.Subnet{{ID: "wide", CIDR: "10.1.0.0/24", Zone: "a"}, {ID: "narrow", CIDR: "10.1.1.0/28", Zone: "a"}}
+			o.Fargate.Profiles[0].Subnets = []string{"narrow"}
+		}, 11},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := start(t, c.adjust)

@@ -44,6 +44,15 @@ type Profile = fargate.Profile
 // Selector matches pods of a profile by namespace and labels.
 type Selector = fargate.Selector
 
+// Account is the Fargate of one AWS account, which the clusters of it share.
+type Account = fargate.Account
+
+// Quota is what an account may run on Fargate.
+type Quota = fargate.Quota
+
+// NewAccount makes an account that runs nothing yet.
+func NewAccount(q Quota) *Account { return fargate.NewAccount(q) }
+
 // Annotations on pods that steer the simulation; see package fargate.
 const (
 	AnnotationRun   = fargate.AnnotationRun

@@ -3,6 +3,8 @@ package fargate
 import (
 	"fmt"
 	"net/netip"
+	"slices"
+	"sync/atomic"
 )
 
 // pool hands out the addresses of the subnets.
@@ -14,7 +16,7 @@ type pool struct {
 type subnet struct {
 	Subnet
 	first, last, next netip.Addr
-	free              int
+	free              atomic.Int64 // others than the pool's owner read it
 	used              map[netip.Addr]bool
 }
 
@@ -42,7 +44,8 @@ func newPool(subnets []Subnet) (*pool, error) {
 			a = a.Next()
 		}
 		size := 1 << (32 - prefix.Bits())
-		sn := &subnet{Subnet: s, first: a, next: a, free: size - 5, used: map[netip.Addr]bool{}}
+		sn := &subnet{Subnet: s, first: a, next: a, used: map[netip.Addr]bool{}}
+		sn.free.Store(int64(size - 5))
 		sn.last = addr(a, size-6)
 		p.subnets = append(p.subnets, sn)
 	}
@@ -56,13 +59,13 @@ func addr(a netip.Addr, plus int) netip.Addr {
 	return netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
 }
 
-// take hands out a free address, from the subnets in turn, and does not hand the same
-// one out again soon.
-func (p *pool) take() (place, bool) {
+// take hands out a free address of the named subnets (all when there is no name), from
+// one after the other, and does not hand the same one out again soon.
+func (p *pool) take(ids ...string) (place, bool) {
 	for range p.subnets {
 		s := p.subnets[p.turn%len(p.subnets)]
 		p.turn++
-		if s.free == 0 {
+		if s.free.Load() == 0 || len(ids) > 0 && !slices.Contains(ids, s.ID) {
 			continue
 		}
 		for s.used[s.next] {
@@ -70,7 +73,7 @@ func (p *pool) take() (place, bool) {
 		}
 		got := place{s.next, s}
 		s.used[s.next] = true
-		s.free--
+		s.free.Add(-1)
 		s.step()
 		return got, true
 	}
@@ -89,6 +92,15 @@ func (s *subnet) step() {
 func (pl place) give() {
 	if pl.subnet != nil && pl.subnet.used[pl.ip] {
 		delete(pl.subnet.used, pl.ip)
-		pl.subnet.free++
+		pl.subnet.free.Add(1)
 	}
+}
+
+// free is how many addresses each subnet has left, by its id.
+func (p *pool) free() map[string]int {
+	left := make(map[string]int, len(p.subnets))
+	for _, s := range p.subnets {
+		left[s.ID] = int(s.free.Load())
+	}
+	return left
 }

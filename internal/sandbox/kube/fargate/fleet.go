@@ -3,6 +3,7 @@ package fargate
 import (
 	"container/list"
 	"context"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -35,12 +36,23 @@ type Fleet struct {
 	nodes    map[string]podKey // pod of each Fargate node
 
 	// What follows belongs to the one goroutine that runs the queue.
-	pool    *pool
-	slots   map[types.UID]*slot
-	count   int        // slots that hold a Fargate node, made or on its way
-	waiting *list.List // of podKey: pods for which there is no capacity, first come first
-	waits   map[types.UID]*list.Element
-	lacks   string // what they wait for
+	pool  *pool
+	slots map[types.UID]*slot
+	count int              // slots that hold a Fargate node, made or on its way
+	lines map[string]*line // of each profile: pods for which there is no capacity
+	waits map[types.UID]waiter
+}
+
+// line is a queue of pods of one profile, first come first.
+type line struct {
+	list.List        // of podKey
+	lacks     string // what they wait for
+}
+
+// waiter is a pod's place in a line.
+type waiter struct {
+	*list.Element
+	in *line
 }
 
 // podKey is a pod, not just a name: a StatefulSet reuses names.
@@ -55,6 +67,7 @@ type slot struct {
 	node    string // name of the Fargate node; empty for pods on other nodes
 	made    bool   // the node exists
 	profile string
+	cpu     int64 // thousandths of a vCPU that it takes of the account's
 	bindAt  time.Time
 	runAt   time.Time
 	exitAt  time.Time
@@ -70,13 +83,19 @@ func New(reg *registry.Registry, t *work.Tracker, region string, version func() 
 	if o.Run == 0 {
 		o.Run = o.Startup
 	}
-	return &Fleet{
+	f := &Fleet{
 		reg: reg, opts: o, region: region, version: version, queue: work.NewQueue[podKey](t),
 		sched: reg.Recorder(SchedulerName), other: reg.Recorder(corev1.DefaultSchedulerName),
 		profiles: slices.Clone(o.Profiles), nodes: map[string]podKey{}, pool: p,
-		slots: map[types.UID]*slot{}, waiting: list.New(), waits: map[types.UID]*list.Element{},
-	}, nil
+		slots: map[types.UID]*slot{}, lines: map[string]*line{}, waits: map[types.UID]waiter{},
+	}
+	// The lines are the queue's, so it is the queue that looks at them.
+	o.Account.join(func() { f.queue.Add(podKey{}) })
+	return f, nil
 }
+
+// Free is how many addresses each subnet has left, by its id.
+func (f *Fleet) Free() map[string]int { return f.pool.free() }
 
 // SetProfiles replaces the profiles; they count for pods created from now on.
 func (f *Fleet) SetProfiles(p []Profile) {
@@ -173,6 +192,10 @@ func (f *Fleet) due(k podKey, t time.Time) bool {
 func (f *Fleet) soon(k podKey, t time.Time) bool { return f.hurried() || f.due(k, t) }
 
 func (f *Fleet) reconcile(_ context.Context, k podKey) error {
+	if k == (podKey{}) {
+		f.wake()
+		return nil
+	}
 	err := f.step(k)
 	if apierrors.IsNotFound(err) {
 		return nil // gone meanwhile, which comes as an event of its own
@@ -232,33 +255,68 @@ func (f *Fleet) schedule(k podKey, s *slot, pod *corev1.Pod) error {
 	return err
 }
 
-// allocate gives a pod an address and its times, in the order in which pods came.
+// allocate gives a pod its room and its times, in the order in which the pods of a
+// profile came.
 func (f *Fleet) allocate(k podKey, pod *corev1.Pod) (*slot, string) {
-	if head := f.waiting.Front(); head != nil && head.Value.(podKey) != k {
-		f.wait(k)
-		return nil, f.lacks
+	profile := pod.Labels[LabelProfile]
+	l := f.lines[profile]
+	if l == nil {
+		l = &line{}
+		f.lines[profile] = l
 	}
-	if f.opts.MaxNodes > 0 && f.count >= f.opts.MaxNodes {
-		f.lacks = noCapacity
-		f.wait(k)
-		return nil, f.lacks
+	if head := l.Front(); head != nil && head.Value.(podKey) != k {
+		f.wait(k, l)
+		return nil, l.lacks
 	}
-	pl, ok := f.pool.take()
-	if !ok {
-		f.lacks = noAddresses
-		f.wait(k)
-		return nil, f.lacks
+	cpu, _ := size(pod)
+	pl, lacks := f.room(profile, cpu)
+	if lacks != "" {
+		l.lacks = lacks
+		f.wait(k, l)
+		return nil, lacks
 	}
 	f.unwait(k)
 	now, d := f.reg.Clock(), f.startup()
-	s := &slot{place: pl, node: f.nodeName(pl), profile: pod.Labels[LabelProfile], bindAt: now.Add(d * 3 / 4), runAt: now.Add(d)}
+	if !f.hurried() {
+		now = now.Add(f.opts.Account.launch(now))
+	}
+	s := &slot{place: pl, node: f.nodeName(pl), profile: profile, cpu: cpu, bindAt: now.Add(d * 3 / 4), runAt: now.Add(d)}
 	f.slots[k.uid] = s
 	f.count++
 	return s, ""
 }
 
+// room takes an address and the account's vCPUs for a pod, or says what lacks.
+func (f *Fleet) room(profile string, cpu int64) (place, string) {
+	if f.opts.MaxNodes > 0 && f.count >= f.opts.MaxNodes {
+		return place{}, noCapacity
+	}
+	pl, ok := f.pool.take(f.subnetsOf(profile)...)
+	if !ok {
+		return place{}, noAddresses
+	}
+	if !f.opts.Account.take(cpu) {
+		pl.give()
+		return place{}, noVCPU
+	}
+	return pl, ""
+}
+
+func (f *Fleet) subnetsOf(profile string) []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range f.profiles {
+		if p.Name == profile {
+			return p.Subnets
+		}
+	}
+	return nil
+}
+
 const (
-	noCapacity  = "Fargate capacity is unavailable at this time. Please try again later or in a different availability zone"
+	noCapacity = "Fargate capacity is unavailable at this time. Please try again later or in a different availability zone"
+	// As the fargate-scheduler said it in terraform-aws-modules/terraform-aws-eks#1758.
+	noVCPU      = "Your AWS account has reached the limit on the number of Fargate pods it can run concurrently"
 	noAddresses = "Pod provisioning failed: the subnets of the Fargate profile have no available IP addresses"
 )
 
@@ -271,24 +329,28 @@ func (f *Fleet) startup() time.Duration {
 	return max(d, 0)
 }
 
-func (f *Fleet) wait(k podKey) {
-	if f.waits[k.uid] == nil {
-		f.waits[k.uid] = f.waiting.PushBack(k)
+func (f *Fleet) wait(k podKey, l *line) {
+	if _, ok := f.waits[k.uid]; !ok {
+		f.waits[k.uid] = waiter{l.PushBack(k), l}
 	}
 }
 
 // unwait takes a pod out of the line and lets the next one try.
 func (f *Fleet) unwait(k podKey) {
-	if e := f.waits[k.uid]; e != nil {
-		f.waiting.Remove(e)
+	if w, ok := f.waits[k.uid]; ok {
+		w.in.Remove(w.Element)
 		delete(f.waits, k.uid)
 		f.wake()
 	}
 }
 
+// wake lets the first of each line try again.
 func (f *Fleet) wake() {
-	if head := f.waiting.Front(); head != nil {
-		f.queue.Add(head.Value.(podKey))
+	for _, profile := range slices.Sorted(maps.Keys(f.lines)) {
+		l := f.lines[profile]
+		if head := l.Front(); head != nil {
+			f.queue.Add(head.Value.(podKey))
+		}
 	}
 }
 
@@ -312,6 +374,7 @@ func (f *Fleet) gone(k podKey) error {
 	s.give()
 	if s.node != "" {
 		f.count--
+		f.opts.Account.give(s.cpu)
 	}
 	f.wake()
 	return nil

@@ -28,6 +28,8 @@ type Options struct {
 	Subnets []Subnet
 	// Profiles are the Fargate profiles; pods that match none stay Pending.
 	Profiles []Profile
+	// Account bounds what the clusters of one account run together; nil bounds nothing.
+	Account *Account
 }
 
 // Subnet is a private subnet that pods get their address from. As in a VPC the first
@@ -43,6 +45,9 @@ type Subnet struct {
 type Profile struct {
 	Name      string
 	Selectors []Selector
+	// Subnets are the ids of the subnets that its pods get their addresses from; none
+	// means all of the cluster's.
+	Subnets []string
 }
 
 // Selector matches pods by namespace and labels; both may hold the wildcards * and ?.

@@ -25,6 +25,16 @@ const reserved = 256
 // capacity is the smallest size that holds a pod, as the annotation CapacityProvisioned
 // spells it; "" when there is none.
 func capacity(pod *corev1.Pod) string {
+	cpu, mem := size(pod)
+	if cpu == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%gvCPU %gGB", float64(cpu)/1000, float64(mem)/1024)
+}
+
+// size is the smallest size that holds a pod, in thousandths of a vCPU and MiB; zeros
+// when there is none.
+func size(pod *corev1.Pod) (milliCPU, mib int64) {
 	cpu, mem := requests(pod)
 	mem += reserved
 	for _, s := range sizes {
@@ -35,9 +45,9 @@ func capacity(pod *corev1.Pod) string {
 		for m < mem {
 			m += s.step
 		}
-		return fmt.Sprintf("%gvCPU %gGB", float64(s.cpu)/1000, float64(m)/1024)
+		return s.cpu, m
 	}
-	return ""
+	return 0, 0
 }
 
 // requests sums the containers and takes the largest init container if that is more.
