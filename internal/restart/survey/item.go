@@ -77,6 +77,11 @@ type Item struct {
 	MilliCPU int32
 	// Budgets name (namespace/name) the PodDisruptionBudgets over its pods.
 	Budgets []string
+	// Breaks are those of the Budgets that the plan file's consent lets the restart break.
+	Breaks []string
+	// Overlap says which pod more than one budget selects: the Eviction API refuses it
+	// with 500 whatever they allow. Empty for none.
+	Overlap string
 	// Outage says why no pod of the owner is ready for a while; empty where one always is.
 	Outage string
 }
@@ -92,10 +97,7 @@ func (i Item) Works() bool { return i.Method != None && i.Method != Wait && !i.S
 
 // String is the item as one line for people.
 func (i Item) String() string {
-	s := fmt.Sprintf("%s: %d pod", i.Owner, len(i.Pods))
-	if len(i.Pods) != 1 {
-		s += "s"
-	}
+	s := fmt.Sprintf("%s: %s", i.Owner, count(len(i.Pods), "pod"))
 	if i.Reason != "" {
 		s += ", " + i.Reason
 	}
