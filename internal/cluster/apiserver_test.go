@@ -18,7 +18,12 @@ import (
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -38,6 +43,8 @@ type apiServer struct {
 	mu      sync.Mutex
 	version string
 	lists   map[string]runtime.Object
+	// services by namespace/name.
+	services map[string]*corev1.Service
 	// before, if set, may answer a request instead.
 	before func(n int, w http.ResponseWriter, r *http.Request) bool
 	seen   []string
@@ -47,7 +54,14 @@ type apiServer struct {
 
 func newAPIServer(t *testing.T) *apiServer {
 	t.Helper()
-	s := &apiServer{t: t, version: "v1.31.14-eks-6ae7ca2", lists: map[string]runtime.Object{}}
+	s := &apiServer{t: t, version: "v1.31.14-eks-6ae7ca2", services: map[string]*corev1.Service{}, lists: map[string]runtime.Object{
+		"pods": &corev1.PodList{}, "nodes": &corev1.NodeList{}, "replicationcontrollers": &corev1.ReplicationControllerList{},
+		"deployments": &appsv1.DeploymentList{}, "replicasets": &appsv1.ReplicaSetList{}, "statefulsets": &appsv1.StatefulSetList{}, "daemonsets": &appsv1.DaemonSetList{},
+		"jobs": &batchv1.JobList{}, "cronjobs": &batchv1.CronJobList{}, "poddisruptionbudgets": &policyv1.PodDisruptionBudgetList{},
+		"priorityclasses":                 &schedulingv1.PriorityClassList{},
+		"validatingwebhookconfigurations": &admissionv1.ValidatingWebhookConfigurationList{},
+		"mutatingwebhookconfigurations":   &admissionv1.MutatingWebhookConfigurationList{},
+	}}
 	s.Server = httptest.NewUnstartedServer(s)
 	s.Config.ErrorLog = quietLog
 	s.StartTLS()
@@ -71,6 +85,16 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/version" {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = fmt.Fprintf(w, `{"major":"1","minor":"31+","gitVersion":%q}`, s.version)
+		return
+	}
+	if ns, name, ok := strings.Cut(strings.TrimPrefix(r.URL.Path, "/api/v1/namespaces/"), "/services/"); ok {
+		svc := s.services[ns+"/"+name]
+		if svc == nil {
+			status(w, http.StatusNotFound, metav1.StatusReasonNotFound)
+			return
+		}
+		w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
+		_, _ = w.Write(s.encode(svc))
 		return
 	}
 	resource := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]

@@ -132,7 +132,7 @@ func TestInventory(t *testing.T) {
 		t.Errorf("lagging (-want +got):\n%s", d)
 	}
 	wantWork := []cluster.Workload{
-		{Owner: cluster.Owner{APIVersion: "apps/v1", Namespace: "shop", Kind: "Deployment", Name: "cart", UID: "uid-cart"}, Replicas: 2, Ready: 1, Updated: 1, Current: 2, Paused: true, Strategy: "RollingUpdate", Generation: 3, Observed: 2, RestartedAt: "2026-11-30T10:00:00Z"},
+		{Owner: cluster.Owner{APIVersion: "apps/v1", Namespace: "shop", Kind: "Deployment", Name: "cart", UID: "uid-cart"}, Replicas: 2, Ready: 1, Updated: 1, Current: 2, Paused: true, Strategy: "RollingUpdate", MaxSurge: 1, Generation: 3, Observed: 2, RestartedAt: "2026-11-30T10:00:00Z"},
 		{Owner: cluster.Owner{APIVersion: "apps/v1", Namespace: "shop", Kind: "StatefulSet", Name: "db", UID: "uid-db"}, Replicas: 1, Strategy: "OnDelete", Partition: 1, Generation: 3},
 		{Owner: cluster.Owner{APIVersion: "apps/v1", Namespace: "shop", Kind: "DaemonSet", Name: "agent", UID: "uid-agent"}, Replicas: 3, Ready: 2, Updated: 1, Current: 3, Strategy: "RollingUpdate", Generation: 3},
 		{Owner: cluster.Owner{APIVersion: "apps/v1", Namespace: "shop", Kind: "ReplicaSet", Name: "lone", UID: "uid-lone"}, Replicas: 2, Ready: 1, Current: 2, Generation: 3},
@@ -163,8 +163,11 @@ func TestInventoryCostsOneListEach(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
+		"GET /apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations?limit=500", "GET /apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations?limit=500",
+		"GET /apis/policy/v1/poddisruptionbudgets?limit=500", "GET /apis/scheduling.k8s.io/v1/priorityclasses?limit=500",
 		"GET /api/v1/pods?limit=500", "GET /api/v1/pods?continue=500&limit=500", "GET /api/v1/pods?continue=1000&limit=500",
-		"GET /apis/apps/v1/replicasets?limit=500", "GET /apis/batch/v1/jobs?limit=500", "GET /api/v1/nodes?limit=500",
+		"GET /apis/apps/v1/replicasets?limit=500", "GET /api/v1/replicationcontrollers?limit=500", "GET /api/v1/nodes?limit=500",
+		"GET /apis/batch/v1/jobs?limit=500", "GET /apis/batch/v1/cronjobs?limit=500",
 		"GET /apis/apps/v1/deployments?limit=500", "GET /apis/apps/v1/statefulsets?limit=500", "GET /apis/apps/v1/daemonsets?limit=500",
 	}
 	if d := cmp.Diff(want, w.api.requests()); d != "" {

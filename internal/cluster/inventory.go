@@ -156,12 +156,16 @@ type Pod struct {
 	Budgets []int `json:"budgets,omitempty"`
 	// Static is true for the mirror of a static pod.
 	Static bool `json:"static,omitempty"`
+	// Once is true for pods that are meant to end (restartPolicy Never or OnFailure):
+	// nobody runs the work of one again that is taken away, except a Job.
+	Once bool `json:"once,omitempty"`
 }
 
 // Owner names the object at the top of a pod's chain of owners that decides over
 // its template: Deployment, StatefulSet, DaemonSet, CronJob, Job, ReplicaSet,
-// ReplicationController, a custom kind. A bare pod owns itself (Kind Pod), a static
-// one belongs to its Node.
+// ReplicationController, a custom kind. A Job that something else than a CronJob made
+// is the top itself (Job.Controller says what made it): its pods end by themselves. A
+// bare pod owns itself (Kind Pod), a static one belongs to its Node.
 type Owner struct {
 	APIVersion string `json:"apiVersion,omitempty"`
 	Namespace  string `json:"namespace,omitempty"`
@@ -200,7 +204,8 @@ type Workload struct {
 	// Strategy is RollingUpdate, Recreate or OnDelete; empty for a ReplicaSet.
 	Strategy string `json:"strategy,omitempty"`
 	// MaxSurge and MaxUnavailable are a rolling Deployment's, in pods, rounded as its
-	// controller rounds them.
+	// controller rounds them. MaxUnavailable is also a StatefulSet's that states one (0
+	// where it does not: one pod at a time); API servers before 1.37 leave it unused.
 	MaxSurge       int32 `json:"maxSurge,omitempty"`
 	MaxUnavailable int32 `json:"maxUnavailable,omitempty"`
 	// Partition is a StatefulSet's; pods with a lower ordinal are not updated. Start is

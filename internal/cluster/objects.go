@@ -1,11 +1,12 @@
 package cluster
 
 import (
+	"math"
+	"strconv"
 	"strings"
+	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Labels that EKS puts on nodes and Fargate pods.
@@ -13,6 +14,13 @@ const (
 	labelCompute = "eks.amazonaws.com/compute-type"
 	labelProfile = "eks.amazonaws.com/fargate-profile"
 	labelOldZone = "failure-domain.beta.kubernetes.io/zone"
+)
+
+const (
+	// annotationCapacity is what Fargate says that it provisioned for a pod.
+	annotationCapacity = "CapacityProvisioned"
+	// mostCPU is far more vCPU than Fargate has for one pod (16).
+	mostCPU = 1 << 20
 )
 
 func node(n *corev1.Node) Node {
@@ -48,6 +56,15 @@ func pod(p *corev1.Pod) Pod {
 		Phase: string(p.Status.Phase), Terminating: p.DeletionTimestamp != nil,
 		Finished: p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
 		Owner:    direct(p), CreatedAt: p.CreationTimestamp.Time, StartTime: unix(p.Status.StartTime),
+		Profile: p.Labels[labelProfile], MilliCPU: provisioned(p.Annotations[annotationCapacity]),
+		Once: p.Spec.RestartPolicy == corev1.RestartPolicyNever || p.Spec.RestartPolicy == corev1.RestartPolicyOnFailure,
+	}
+	out.Static = out.Owner.Kind == "Node"
+	if out.Finished {
+		out.FinishedAt = ended(p)
+	}
+	if p.Spec.SchedulerName != corev1.DefaultSchedulerName {
+		out.Scheduler = p.Spec.SchedulerName
 	}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady {
@@ -57,60 +74,37 @@ func pod(p *corev1.Pod) Pod {
 	return out
 }
 
-func workload(kind string, m *metav1.ObjectMeta, tpl *corev1.PodTemplateSpec) Workload {
-	return Workload{
-		Owner:      Owner{APIVersion: "apps/v1", Namespace: m.Namespace, Kind: kind, Name: m.Name, UID: string(m.UID)},
-		Generation: m.Generation, RestartedAt: tpl.Annotations[RestartedAtAnnotation],
+// provisioned is the vCPU part of the annotation CapacityProvisioned, such as
+// "0.25vCPU 0.5GB", in thousandths; 0 for what does not read so.
+func provisioned(annotation string) int32 {
+	cpu, _, ok := strings.Cut(annotation, "vCPU")
+	if !ok {
+		return 0
 	}
-}
-
-func deployment(d *appsv1.Deployment) Workload {
-	w := workload("Deployment", &d.ObjectMeta, &d.Spec.Template)
-	w.Replicas, w.Paused, w.Strategy = replicas(d.Spec.Replicas), d.Spec.Paused, rolling(string(d.Spec.Strategy.Type))
-	w.Ready, w.Updated, w.Current = d.Status.ReadyReplicas, d.Status.UpdatedReplicas, d.Status.Replicas
-	w.Observed = d.Status.ObservedGeneration
-	return w
-}
-
-func statefulSet(s *appsv1.StatefulSet) Workload {
-	w := workload("StatefulSet", &s.ObjectMeta, &s.Spec.Template)
-	w.Replicas, w.Strategy = replicas(s.Spec.Replicas), rolling(string(s.Spec.UpdateStrategy.Type))
-	if ru := s.Spec.UpdateStrategy.RollingUpdate; ru != nil && ru.Partition != nil {
-		w.Partition = *ru.Partition
+	n, err := strconv.ParseFloat(cpu, 64)
+	if err != nil || !(n > 0 && n <= mostCPU) {
+		return 0
 	}
-	w.Ready, w.Updated, w.Current = s.Status.ReadyReplicas, s.Status.UpdatedReplicas, s.Status.Replicas
-	w.Observed = s.Status.ObservedGeneration
-	return w
+	return int32(math.Round(n * 1000))
 }
 
-func daemonSet(d *appsv1.DaemonSet) Workload {
-	w := workload("DaemonSet", &d.ObjectMeta, &d.Spec.Template)
-	w.Replicas, w.Strategy = d.Status.DesiredNumberScheduled, rolling(string(d.Spec.UpdateStrategy.Type))
-	w.Ready, w.Updated, w.Current = d.Status.NumberReady, d.Status.UpdatedNumberScheduled, d.Status.CurrentNumberScheduled
-	w.Observed = d.Status.ObservedGeneration
-	return w
-}
-
-func replicaSet(r *appsv1.ReplicaSet) Workload {
-	w := workload("ReplicaSet", &r.ObjectMeta, &r.Spec.Template)
-	w.Replicas = replicas(r.Spec.Replicas)
-	w.Ready, w.Current = r.Status.ReadyReplicas, r.Status.Replicas
-	w.Observed = r.Status.ObservedGeneration
-	return w
-}
-
-// replicas is the wanted number, one where none is stated.
-func replicas(n *int32) int32 {
-	if n == nil {
-		return 1
+// ended is when the last container of a finished pod did. A pod that was evicted or
+// never started has no ended containers: then it is when the kubelet last changed a
+// condition of it.
+func ended(p *corev1.Pod) time.Time {
+	var last time.Time
+	for _, c := range p.Status.ContainerStatuses {
+		if t := c.State.Terminated; t != nil && t.FinishedAt.After(last) {
+			last = t.FinishedAt.Time
+		}
 	}
-	return *n
-}
-
-// rolling is the strategy stated, or the one that API servers fill in.
-func rolling(strategy string) string {
-	if strategy == "" {
-		return StrategyRollingUpdate
+	if !last.IsZero() {
+		return last
 	}
-	return strategy
+	for _, c := range p.Status.Conditions {
+		if c.LastTransitionTime.After(last) {
+			last = c.LastTransitionTime.Time
+		}
+	}
+	return last
 }

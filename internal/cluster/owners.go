@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,9 +16,10 @@ const maxChain = 8
 
 // owners resolves the top owner of pods from what the lists held. Only objects
 // that stand between a pod and the one that decides over its template are entered:
-// ReplicaSets and Jobs. A Deployment of an operator is still the one to restart.
+// ReplicaSets, ReplicationControllers and the Jobs of CronJobs. A Deployment of an
+// operator is still the one to restart.
 type owners struct {
-	// above holds, by UID, the controller of every ReplicaSet and Job that has one.
+	// above holds, by UID, the controller of every such object that has one.
 	above map[types.UID]metav1.OwnerReference
 }
 
@@ -55,6 +58,15 @@ func (o *owners) top(from Owner) Owner {
 		at = ownerOf(from.Namespace, next)
 	}
 	return at
+}
+
+// group is the API group of an apiVersion; "" for the core.
+func group(apiVersion string) string {
+	g, _, ok := strings.Cut(apiVersion, "/")
+	if !ok {
+		return ""
+	}
+	return g
 }
 
 func ownerOf(namespace string, ref metav1.OwnerReference) Owner {
