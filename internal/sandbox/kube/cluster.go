@@ -65,7 +65,7 @@ func New(o Options) (*Cluster, error) {
 	c.reg = registry.New(store.New(o.History), o.Now, o.Seed)
 	c.manager = controllers.New(c.reg, c.tracker)
 	var err error
-	if c.fleet, err = fargate.New(c.reg, c.tracker, o.Region, o.Version, o.Fargate); err != nil {
+	if c.fleet, err = fargate.New(fargate.InMemory(c.reg), c.tracker, o.Region, o.Version, o.Fargate); err != nil {
 		return nil, fmt.Errorf("kube: cluster %s: %w", o.Name, err)
 	}
 	if c.ca, err = newAuthority(o.Name); err != nil {

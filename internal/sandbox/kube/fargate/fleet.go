@@ -3,6 +3,7 @@ package fargate
 import (
 	"container/list"
 	"context"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -11,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -22,20 +22,19 @@ import (
 
 // Fleet is the Fargate of one cluster: its scheduler and all its kubelets.
 type Fleet struct {
-	reg     *registry.Registry
+	api     Cluster
 	opts    Options
 	region  string
 	version func() string
 	queue   *work.Queue[podKey]
-	sched   *registry.Recorder
-	other   *registry.Recorder
 
 	mu       sync.Mutex
 	profiles []Profile
 	hurry    bool
 	nodes    map[string]podKey // pod of each Fargate node
 
-	// What follows belongs to the one goroutine that runs the queue.
+	// What is handed out. A slot itself belongs to who works on its pod.
+	room  sync.Mutex
 	pool  *pool
 	slots map[types.UID]*slot
 	count int              // slots that hold a Fargate node, made or on its way
@@ -75,7 +74,7 @@ type slot struct {
 }
 
 // New makes the fleet of a cluster. version tells the control plane's minor now.
-func New(reg *registry.Registry, t *work.Tracker, region string, version func() string, o Options) (*Fleet, error) {
+func New(api Cluster, t *work.Tracker, region string, version func() string, o Options) (*Fleet, error) {
 	p, err := newPool(o.Subnets)
 	if err != nil {
 		return nil, err
@@ -84,8 +83,7 @@ func New(reg *registry.Registry, t *work.Tracker, region string, version func() 
 		o.Run = o.Startup
 	}
 	f := &Fleet{
-		reg: reg, opts: o, region: region, version: version, queue: work.NewQueue[podKey](t),
-		sched: reg.Recorder(SchedulerName), other: reg.Recorder(corev1.DefaultSchedulerName),
+		api: api, opts: o, region: region, version: version, queue: work.NewQueue[podKey](t),
 		profiles: slices.Clone(o.Profiles), nodes: map[string]podKey{}, pool: p,
 		slots: map[types.UID]*slot{}, lines: map[string]*line{}, waits: map[types.UID]waiter{},
 	}
@@ -120,24 +118,31 @@ func (f *Fleet) hurried() bool {
 	return f.hurry
 }
 
-// Run works until ctx ends.
+// Run works until ctx ends. Several Runs may share the work.
 func (f *Fleet) Run(ctx context.Context) { f.queue.Run(ctx, f.reconcile, apierrors.IsConflict) }
 
 // Close stops the timers. It comes after Run has ended.
 func (f *Fleet) Close() { f.queue.Close() }
 
-// Admit is the admission webhook of EKS: it marks new pods that a profile takes
+// Admit is the in-memory API server's hook of Mutate.
+func (f *Fleet) Admit(_ *registry.Resource, o store.Object) error {
+	if pod, ok := o.(*corev1.Pod); ok {
+		f.Mutate(pod)
+	}
+	return nil
+}
+
+// Mutate is the admission webhook of EKS: it marks new pods that a profile takes
 // (0500-amazon-eks-fargate-mutation.amazonaws.com).
-func (f *Fleet) Admit(res *registry.Resource, o store.Object) error {
-	pod, ok := o.(*corev1.Pod)
-	if !ok || pod.Spec.NodeName != "" {
-		return nil
+func (f *Fleet) Mutate(pod *corev1.Pod) {
+	if pod.Spec.NodeName != "" {
+		return
 	}
 	f.mu.Lock()
 	name := profileOf(f.profiles, pod)
 	f.mu.Unlock()
 	if name == "" {
-		return nil
+		return
 	}
 	set := func(m *map[string]string, k, v string) {
 		if *m == nil {
@@ -152,36 +157,44 @@ func (f *Fleet) Admit(res *registry.Resource, o store.Object) error {
 	pod.Spec.SchedulerName = SchedulerName
 	pod.Spec.PriorityClassName = "system-node-critical"
 	pod.Spec.Priority = ptr.To[int32](2000001000)
-	return nil
 }
 
-// Observe is the store's hook.
+// Observe is the in-memory store's hook.
 func (f *Fleet) Observe(r store.Reader, e store.Event) {
 	switch o := e.Object.(type) {
 	case *corev1.Pod:
-		f.queue.Add(podKey{store.KeyOf(o), o.UID})
+		f.PodChanged(o)
 	case *corev1.Node:
 		if e.Type == store.Deleted {
-			f.mu.Lock()
-			k, ok := f.nodes[o.Name]
-			f.mu.Unlock()
-			if ok {
-				f.queue.Add(k)
-			}
+			f.NodeGone(o.Name)
 		}
 		if e.Type == store.Added && o.Labels[LabelCompute] != "fargate" {
 			for _, p := range r.List(registry.Pods.GR(), "") {
 				if p.(*corev1.Pod).Spec.NodeName == o.Name {
-					f.queue.Add(podKey{store.KeyOf(p), p.GetUID()})
+					f.PodChanged(p.(*corev1.Pod))
 				}
 			}
 		}
 	}
 }
 
+// PodChanged has a pod looked at that was made, changed or deleted, or whose node, one
+// that is not Fargate's, has come.
+func (f *Fleet) PodChanged(p *corev1.Pod) { f.queue.Add(podKey{store.KeyOf(p), p.UID}) }
+
+// NodeGone has the pod of a Fargate node looked at that was deleted.
+func (f *Fleet) NodeGone(name string) {
+	f.mu.Lock()
+	k, ok := f.nodes[name]
+	f.mu.Unlock()
+	if ok {
+		f.queue.Add(k)
+	}
+}
+
 // due is true when t has come, and else looks again at the pod then.
 func (f *Fleet) due(k podKey, t time.Time) bool {
-	left := t.Sub(f.reg.Clock())
+	left := t.Sub(f.api.Clock())
 	if left <= 0 {
 		return true
 	}
@@ -193,7 +206,9 @@ func (f *Fleet) soon(k podKey, t time.Time) bool { return f.hurried() || f.due(k
 
 func (f *Fleet) reconcile(_ context.Context, k podKey) error {
 	if k == (podKey{}) {
+		f.room.Lock()
 		f.wake()
+		f.room.Unlock()
 		return nil
 	}
 	err := f.step(k)
@@ -205,13 +220,13 @@ func (f *Fleet) reconcile(_ context.Context, k podKey) error {
 
 // step brings one pod as far as it can get now.
 func (f *Fleet) step(k podKey) error {
-	pod, _ := f.reg.Store.Get(registry.Pods.GR(), k.key).(*corev1.Pod)
+	pod := f.api.Pod(k.key)
 	if pod == nil || pod.UID != k.uid {
 		return f.gone(k)
 	}
-	s := f.slots[k.uid]
-	if s != nil && s.made && pod.Spec.NodeName != "" && f.reg.Store.Get(registry.Nodes.GR(), s.node) == nil {
-		return f.remove(pod) // its node was deleted, and it cannot live without
+	s := f.slot(k)
+	if s != nil && s.made && pod.Spec.NodeName != "" && f.api.Node(s.node) == nil {
+		return f.api.Remove(pod) // its node was deleted, and it cannot live without
 	}
 	switch {
 	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
@@ -221,7 +236,7 @@ func (f *Fleet) step(k podKey) error {
 	case pod.Spec.NodeName == "" && pod.Spec.SchedulerName == SchedulerName:
 		return f.schedule(k, s, pod)
 	case pod.Spec.NodeName == "":
-		return f.unschedulable(f.other, pod, "no nodes available to schedule pods")
+		return f.unschedulable(corev1.DefaultSchedulerName, pod, "no nodes available to schedule pods")
 	default:
 		return f.keep(k, s, pod)
 	}
@@ -233,14 +248,14 @@ func (f *Fleet) schedule(k podKey, s *slot, pod *corev1.Pod) error {
 	if s == nil {
 		var why string
 		if s, why = f.allocate(k, pod); s == nil {
-			return f.unschedulable(f.sched, pod, why)
+			return f.unschedulable(SchedulerName, pod, why)
 		}
 	}
 	if !f.soon(k, s.bindAt) {
 		return nil
 	}
 	if !s.made {
-		if _, err := f.reg.Create(registry.Nodes, f.newNode(s, pod), false); err != nil && !apierrors.IsAlreadyExists(err) {
+		if err := f.api.CreateNode(f.newNode(s, pod)); err != nil && !apierrors.IsAlreadyExists(err) {
 			return err
 		}
 		s.made = true
@@ -250,7 +265,7 @@ func (f *Fleet) schedule(k podKey, s *slot, pod *corev1.Pod) error {
 	}
 	bound, err := f.status(pod, func(p *corev1.Pod) { f.bind(p, s) })
 	if err == nil {
-		f.sched.Event(bound, corev1.EventTypeNormal, "Scheduled", "Successfully assigned %s to %s", k.key, s.node)
+		f.api.Event(SchedulerName, bound, corev1.EventTypeNormal, "Scheduled", fmt.Sprintf("Successfully assigned %s to %s", k.key, s.node))
 	}
 	return err
 }
@@ -258,6 +273,8 @@ func (f *Fleet) schedule(k podKey, s *slot, pod *corev1.Pod) error {
 // allocate gives a pod its room and its times, in the order in which the pods of a
 // profile came.
 func (f *Fleet) allocate(k podKey, pod *corev1.Pod) (*slot, string) {
+	f.room.Lock()
+	defer f.room.Unlock()
 	profile := pod.Labels[LabelProfile]
 	l := f.lines[profile]
 	if l == nil {
@@ -269,14 +286,14 @@ func (f *Fleet) allocate(k podKey, pod *corev1.Pod) (*slot, string) {
 		return nil, l.lacks
 	}
 	cpu, _ := size(pod)
-	pl, lacks := f.room(profile, cpu)
+	pl, lacks := f.place(profile, cpu)
 	if lacks != "" {
 		l.lacks = lacks
 		f.wait(k, l)
 		return nil, lacks
 	}
 	f.unwait(k)
-	now, d := f.reg.Clock(), f.startup()
+	now, d := f.api.Clock(), f.startup()
 	if !f.hurried() {
 		now = now.Add(f.opts.Account.launch(now))
 	}
@@ -286,8 +303,8 @@ func (f *Fleet) allocate(k podKey, pod *corev1.Pod) (*slot, string) {
 	return s, ""
 }
 
-// room takes an address and the account's vCPUs for a pod, or says what lacks.
-func (f *Fleet) room(profile string, cpu int64) (place, string) {
+// place takes an address and the account's vCPUs for a pod, or says what lacks.
+func (f *Fleet) place(profile string, cpu int64) (place, string) {
 	if f.opts.MaxNodes > 0 && f.count >= f.opts.MaxNodes {
 		return place{}, noCapacity
 	}
@@ -324,7 +341,7 @@ const (
 func (f *Fleet) startup() time.Duration {
 	d := f.opts.Startup
 	if j := int64(f.opts.Jitter); j > 0 {
-		f.reg.Draw(func(r *rand.Rand) { d += time.Duration(r.Int64N(2*j+1) - j) })
+		f.api.Draw(func(r *rand.Rand) { d += time.Duration(r.Int64N(2*j+1) - j) })
 	}
 	return max(d, 0)
 }
@@ -354,18 +371,32 @@ func (f *Fleet) wake() {
 	}
 }
 
+// slot is what Fargate knows of a pod, nil when that is nothing.
+func (f *Fleet) slot(k podKey) *slot {
+	f.room.Lock()
+	defer f.room.Unlock()
+	return f.slots[k.uid]
+}
+
+func (f *Fleet) keepSlot(k podKey, s *slot) {
+	f.room.Lock()
+	defer f.room.Unlock()
+	f.slots[k.uid] = s
+}
+
 // gone takes a node away with its pod.
 func (f *Fleet) gone(k podKey) error {
-	f.unwait(k)
-	s := f.slots[k.uid]
-	if s == nil {
-		return nil
-	}
-	if s.made {
-		_, _, err := f.reg.Delete(registry.Nodes, "", s.node, metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
+	s := f.slot(k)
+	if s != nil && s.made {
+		if err := f.api.DeleteNode(s.node); err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
+	}
+	f.room.Lock()
+	defer f.room.Unlock()
+	f.unwait(k)
+	if s == nil {
+		return nil
 	}
 	f.mu.Lock()
 	delete(f.nodes, s.node)
@@ -384,26 +415,15 @@ func (f *Fleet) gone(k podKey) error {
 func (f *Fleet) stop(k podKey, s *slot, pod *corev1.Pod) error {
 	if s == nil {
 		s = &slot{}
-		f.slots[k.uid] = s
+		f.keepSlot(k, s)
 	}
 	grace := time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second
-	at := f.reg.Clock().Add(min(f.opts.Stop, grace))
+	at := f.api.Clock().Add(min(f.opts.Stop, grace))
 	if s.stopAt.IsZero() || at.Before(s.stopAt) {
 		s.stopAt = at
 	}
 	if !f.soon(k, s.stopAt) {
 		return nil
 	}
-	return f.remove(pod)
-}
-
-// remove is the kubelet's last word: the pod object goes.
-func (f *Fleet) remove(pod *corev1.Pod) error {
-	_, _, err := f.reg.Delete(registry.Pods, pod.Namespace, pod.Name, metav1.DeleteOptions{
-		GracePeriodSeconds: ptr.To[int64](0), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
-	})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
-	}
-	return err
+	return f.api.Remove(pod)
 }

@@ -32,7 +32,7 @@ func (f *Fleet) zone(s *subnet) string {
 
 // newNode makes the node of a pod, with the kubelet of this moment.
 func (f *Fleet) newNode(s *slot, pod *corev1.Pod) *corev1.Node {
-	at := f.reg.Now()
+	at := f.now()
 	zone, host := f.zone(s.subnet), f.dnsName(s.place)
 	kubelet := release.Kubelet(f.version())
 	capacity := corev1.ResourceList{

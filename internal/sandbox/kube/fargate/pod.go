@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/eksbg/eksbg/internal/sandbox/kube/registry"
-	"github.com/eksbg/eksbg/internal/sandbox/kube/store"
 )
 
 // status writes what f makes of a pod's status, and of the node name while there is
@@ -18,15 +17,9 @@ func (f *Fleet) status(pod *corev1.Pod, change func(*corev1.Pod)) (*corev1.Pod, 
 	next := pod.DeepCopy()
 	change(next)
 	if next.Spec.NodeName != pod.Spec.NodeName {
-		return next, f.reg.Bind(pod, next) // not an update that a client could make
+		return f.api.Bind(pod, next)
 	}
-	o, err := f.reg.Change(registry.Pods, pod.Namespace, pod.Name, registry.Status, false, func(store.Object) (store.Object, error) {
-		return next, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return o.(*corev1.Pod), nil
+	return f.api.SetStatus(next)
 }
 
 // setCondition sets a condition; its transition time moves when its status does.
@@ -51,23 +44,26 @@ func setCondition(p *corev1.Pod, t corev1.PodConditionType, ok bool, at metav1.T
 // nothing waits for minReadySeconds.
 func (f *Fleet) moment() metav1.Time {
 	if f.hurried() {
-		return metav1.NewTime(f.reg.Now().Add(-time.Hour))
+		return metav1.NewTime(f.now().Add(-time.Hour))
 	}
-	return f.reg.Now()
+	return f.now()
 }
 
+// now is the present time as the API has times: in whole seconds.
+func (f *Fleet) now() metav1.Time { return metav1.NewTime(f.api.Clock().Truncate(time.Second)) }
+
 // unschedulable marks a pod that finds no room, and says so in an event.
-func (f *Fleet) unschedulable(rec *registry.Recorder, pod *corev1.Pod, why string) error {
+func (f *Fleet) unschedulable(scheduler string, pod *corev1.Pod, why string) error {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message == why {
 			return nil
 		}
 	}
 	pod, err := f.status(pod, func(p *corev1.Pod) {
-		setCondition(p, corev1.PodScheduled, false, f.reg.Now(), corev1.PodReasonUnschedulable, why)
+		setCondition(p, corev1.PodScheduled, false, f.now(), corev1.PodReasonUnschedulable, why)
 	})
 	if err == nil {
-		rec.Event(pod, corev1.EventTypeWarning, "FailedScheduling", "%s", why)
+		f.api.Event(scheduler, pod, corev1.EventTypeWarning, "FailedScheduling", why)
 	}
 	return err
 }
@@ -125,7 +121,7 @@ func (f *Fleet) keep(k podKey, s *slot, pod *corev1.Pod) error {
 			return err
 		}
 		if lasts, ends := f.lifetime(running); ends {
-			s.exitAt = f.reg.Clock().Add(lasts)
+			s.exitAt = f.api.Clock().Add(lasts)
 		}
 		pod = running
 	}
@@ -142,16 +138,18 @@ func (f *Fleet) keep(k podKey, s *slot, pod *corev1.Pod) error {
 
 // adopt begins to look after a pod that came with a node: one that is no Fargate node.
 func (f *Fleet) adopt(k podKey, pod *corev1.Pod) error {
-	node, _ := f.reg.Store.Get(registry.Nodes.GR(), pod.Spec.NodeName).(*corev1.Node)
+	node := f.api.Node(pod.Spec.NodeName)
 	if node == nil {
 		return nil // waits for its node, as a pod bound by hand does
 	}
+	f.room.Lock()
 	pl, ok := f.pool.take()
+	f.room.Unlock()
 	if !ok {
-		return f.unschedulable(f.other, pod, noAddresses)
+		return f.unschedulable(corev1.DefaultSchedulerName, pod, noAddresses)
 	}
-	s := &slot{place: pl, runAt: f.reg.Clock().Add(f.startup() / 4)}
-	f.slots[k.uid] = s
+	s := &slot{place: pl, runAt: f.api.Clock().Add(f.startup() / 4)}
+	f.keepSlot(k, s)
 	host := pl.ip.String()
 	for _, a := range node.Status.Addresses {
 		if a.Type == corev1.NodeInternalIP {
