@@ -18,13 +18,13 @@ import (
 // cluster is the Kubernetes half of one side.
 type cluster struct {
 	side, name, url, token string
-	kube                   *kube.Cluster
+	kube                   Kubernetes
 }
 
 // startClusters brings up both Kubernetes clusters with what runs in them.
 func (s *Sandbox) startClusters(ctx context.Context) error {
 	for i, side := range []string{Blue, Green} {
-		if err := s.startCluster(side, int64(i)); err != nil {
+		if err := s.startCluster(ctx, side, int64(i)); err != nil {
 			return fmt.Errorf("cluster %s: %w", s.scenario.Side(side).Name, err)
 		}
 	}
@@ -81,7 +81,7 @@ func (s *status) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (s *Sandbox) startCluster(side string, nth int64) error {
+func (s *Sandbox) startCluster(ctx context.Context, side string, nth int64) error {
 	def := s.scenario.Side(side)
 	secret := make([]byte, 16)
 	if _, err := rand.Read(secret); err != nil {
@@ -101,7 +101,7 @@ func (s *Sandbox) startCluster(side string, nth int64) error {
 		fargate.Profiles = append(fargate.Profiles, profile)
 	}
 	var err error
-	c.kube, err = kube.New(kube.Options{
+	c.kube, err = s.kubernetes(ctx, kube.Options{
 		Name: def.Name, Region: s.scenario.Region, Fargate: fargate, Seed: s.scenario.Seed + nth,
 		Version:      func() string { return s.eks.Version(def.Name) },
 		Authenticate: func(bearer string) (string, []string, error) { return s.authenticate(c, bearer) },

@@ -41,10 +41,12 @@ func (s *Sandbox) Log() *wire.Log { return s.log }
 // Scenario is what is served, with durations as they are at this speed.
 func (s *Sandbox) Scenario() *Scenario { return s.scenario }
 
-// Kube is the Kubernetes half of a side, for tests that reach into it.
+// Kube is the Kubernetes half of a side, for tests that reach into it; nil when it does
+// not live in this process.
 func (s *Sandbox) Kube(side string) *kube.Cluster {
 	if c := s.cluster(side); c != nil {
-		return c.kube
+		k, _ := c.kube.(*kube.Cluster)
+		return k
 	}
 	return nil
 }

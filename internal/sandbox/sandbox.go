@@ -16,6 +16,7 @@ import (
 	"github.com/eksbg/eksbg/internal/sandbox/edge"
 	"github.com/eksbg/eksbg/internal/sandbox/eks"
 	"github.com/eksbg/eksbg/internal/sandbox/elbv2"
+	"github.com/eksbg/eksbg/internal/sandbox/kube"
 	"github.com/eksbg/eksbg/internal/sandbox/route53"
 	"github.com/eksbg/eksbg/internal/sandbox/sts"
 	"github.com/eksbg/eksbg/internal/sandbox/wire"
@@ -29,6 +30,9 @@ type Options struct {
 	Dir string
 	// Speed divides every duration of the world; 0 means 1. Timestamps stay wall clock.
 	Speed float64
+	// Kubernetes makes the Kubernetes half of each cluster, of which ctx bounds the start;
+	// nil means the one that lives in this process.
+	Kubernetes func(ctx context.Context, o kube.Options) (Kubernetes, error)
 	// Hints gets a few lines for people once Serve is ready, stderr as a rule; nil
 	// means none.
 	Hints io.Writer
@@ -39,6 +43,8 @@ type Sandbox struct {
 	scenario *Scenario
 	dir      string
 	born     time.Time
+
+	kubernetes func(context.Context, kube.Options) (Kubernetes, error)
 
 	keys    *wire.Keys
 	log     *wire.Log
@@ -83,6 +89,9 @@ func begin(o Options) (*Sandbox, error) {
 		return nil, fmt.Errorf("start the sandbox: speed %v is negative", o.Speed)
 	}
 	def(&o.Speed, 1)
+	if o.Kubernetes == nil {
+		o.Kubernetes = inMemory
+	}
 	scenario, err := o.Scenario.clone()
 	if err != nil {
 		return nil, err
@@ -96,7 +105,7 @@ func begin(o Options) (*Sandbox, error) {
 		return nil, fmt.Errorf("start the sandbox: make its folder: %w", err)
 	}
 	return &Sandbox{
-		scenario: scenario, dir: dir, born: time.Now(), keys: wire.NewKeys(),
+		scenario: scenario, dir: dir, born: time.Now(), kubernetes: o.Kubernetes, keys: wire.NewKeys(),
 		clusters: map[string]*cluster{}, urls: map[string]string{},
 	}, nil
 }
