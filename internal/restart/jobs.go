@@ -1,0 +1,261 @@
+package restart
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/eksbg/eksbg/internal/cluster"
+)
+
+// Leftover is a finished Job with its pods, or a finished pod that belongs to no Job
+// that is there. On Fargate a finished pod keeps its node, and so its address, until
+// the pod object goes.
+type Leftover struct {
+	// Job is the Job; its Kind is empty where Pods holds one pod without a Job.
+	Job cluster.Job
+	// Pods are the finished pods.
+	Pods []cluster.Pod
+	// At is when it finished; zero where nothing says.
+	At time.Time
+	// Addresses is how many Fargate nodes, and so addresses, the pods hold.
+	Addresses int
+	// Keep says why it is not deleted, or is empty.
+	Keep string
+}
+
+// Owner names the leftover as plan files do: namespace/Job/name or namespace/Pod/name.
+func (l Leftover) Owner() cluster.Owner {
+	if l.Job.Kind != "" {
+		return l.Job.Owner
+	}
+	p := l.Pods[0]
+	return cluster.Owner{APIVersion: "v1", Namespace: p.Namespace, Kind: "Pod", Name: p.Name, UID: p.UID}
+}
+
+// Leftovers are all finished Jobs and pods of a cluster, the oldest first.
+type Leftovers []Leftover
+
+// Finished finds the finished Jobs and pods of a cluster and decides which of them
+// may be deleted: those that finished at least age before now, except
+//
+//   - Jobs of a CronJob that its history limits keep (the newest of each kind): they
+//     are the CronJob controller's, which deletes what is beyond (CronJob API,
+//     successfulJobsHistoryLimit and failedJobsHistoryLimit; 3 and 1 by default);
+//   - Jobs that another controller made, and finished pods of owners that are no
+//     ReplicaSet, Deployment or ReplicationController: workflow engines read their
+//     results from them;
+//   - finished pods of a Job that still runs: its controller counts them.
+//
+// A Job's own ttlSecondsAfterFinished is no reason to keep it: age is shorter where it
+// matters, and the TTL controller takes the rest.
+func Finished(inv *cluster.Inventory, age time.Duration, now time.Time) Leftovers {
+	pods, alone := podsOfJobs(inv)
+	kept := historyKeeps(inv)
+	var out Leftovers
+	for _, j := range inv.Jobs {
+		if !j.Finished {
+			continue
+		}
+		l := Leftover{Job: j, Pods: pods[key(j.Namespace, j.Name)], At: j.FinishedAt}
+		switch {
+		case j.Controller.Kind != "":
+			l.Keep = "made by " + kindOf(j.Controller) + ", which cleans up itself"
+		case kept[key(j.Namespace, j.Name)]:
+			l.Keep = "kept by the history limits of " + j.CronJob.String()
+		}
+		out = append(out, l)
+	}
+	for _, p := range alone {
+		l := Leftover{Pods: []cluster.Pod{p}, At: p.FinishedAt}
+		if p.Terminating {
+			l.Keep = "terminating: goes by itself"
+		} else if !discards(p) {
+			l.Keep = "belongs to " + p.Owner.String()
+		}
+		out = append(out, l)
+	}
+	for i := range out {
+		out[i].Addresses = addresses(inv, out[i].Pods)
+		if out[i].Keep == "" && (out[i].At.IsZero() || now.Sub(out[i].At) < age) {
+			out[i].Keep = "finished less than " + age.String() + " ago"
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Leftover) int {
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Owner().String(), b.Owner().String()))
+	})
+	return out
+}
+
+// discards tells whether a finished pod means nothing to its owner any more: a bare
+// pod, or a failed one that a ReplicaSet has replaced.
+func discards(p cluster.Pod) bool {
+	group, _, _ := strings.Cut(p.Owner.APIVersion, "/")
+	switch p.Owner.Kind {
+	case "Pod", "ReplicationController":
+		return p.Owner.APIVersion == "v1" && !p.Static
+	case "ReplicaSet", "Deployment":
+		return group == "apps"
+	}
+	return false
+}
+
+func kindOf(o cluster.Owner) string {
+	if group, _, ok := strings.Cut(o.APIVersion, "/"); ok && !strings.HasPrefix(group, "v1") {
+		return o.Kind + "." + group + " " + o.Name
+	}
+	return o.Kind + " " + o.Name
+}
+
+func key(namespace, name string) string { return namespace + "/" + name }
+
+// podsOfJobs sorts the finished pods by their Job, and gives those without one. The
+// inventory names the top owner of a pod, which is the CronJob or an engine where one
+// made the Job; the Job's own name is then the pod's without its suffixes (the Job
+// controller names pods JOB-xxxxx, and JOB-INDEX-xxxxx where they have an index).
+func podsOfJobs(inv *cluster.Inventory) (of map[string][]cluster.Pod, alone []cluster.Pod) {
+	jobs := make(map[string]bool, len(inv.Jobs))
+	for _, j := range inv.Jobs {
+		jobs[key(j.Namespace, j.Name)] = true
+	}
+	of = map[string][]cluster.Pod{}
+	for _, p := range inv.Pods {
+		if !p.Finished {
+			continue
+		}
+		if job, ok := jobOf(p, jobs); ok {
+			of[job] = append(of[job], p)
+			continue
+		}
+		alone = append(alone, p)
+	}
+	return of, alone
+}
+
+func jobOf(p cluster.Pod, jobs map[string]bool) (string, bool) {
+	if p.Owner.Kind == "Job" {
+		k := key(p.Namespace, p.Owner.Name)
+		return k, jobs[k]
+	}
+	if p.Owner.Kind == "Pod" || discards(p) {
+		return "", false
+	}
+	name := p.Name
+	for range 2 {
+		i := strings.LastIndexByte(name, '-')
+		if i <= 0 {
+			break
+		}
+		name = name[:i]
+		if jobs[key(p.Namespace, name)] {
+			return key(p.Namespace, name), true
+		}
+	}
+	return "", false
+}
+
+// historyKeeps are the finished Jobs that the history limits of their CronJob keep:
+// the newest of those that succeeded and of those that failed.
+func historyKeeps(inv *cluster.Inventory) map[string]bool {
+	limits := make(map[string]cluster.CronJob, len(inv.CronJobs))
+	for _, c := range inv.CronJobs {
+		limits[c.UID+" "+c.Owner.String()] = c
+	}
+	by := map[string][]cluster.Job{}
+	for _, j := range inv.Jobs {
+		if j.Finished && j.CronJob.Kind != "" {
+			by[j.CronJob.UID+" "+j.CronJob.String()] = append(by[j.CronJob.UID+" "+j.CronJob.String()], j)
+		}
+	}
+	keep := map[string]bool{}
+	for owner, jobs := range by {
+		c, ok := limits[owner]
+		if !ok { // the CronJob is gone, and with it who would ever delete them
+			continue
+		}
+		slices.SortFunc(jobs, func(a, b cluster.Job) int {
+			return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.Name, a.Name))
+		})
+		left := map[bool]int32{false: c.KeepSucceeded, true: c.KeepFailed}
+		for _, j := range jobs {
+			if left[j.Failed] > 0 {
+				left[j.Failed]--
+				keep[key(j.Namespace, j.Name)] = true
+			}
+		}
+	}
+	return keep
+}
+
+// addresses counts the Fargate nodes under pods.
+func addresses(inv *cluster.Inventory, pods []cluster.Pod) int {
+	n := 0
+	for _, p := range pods {
+		if node, ok := inv.Node(p.Node); p.Node != "" && ok && node.Compute == cluster.ComputeFargate {
+			n++
+		}
+	}
+	return n
+}
+
+// Deletable are those that may be deleted.
+func (ls Leftovers) Deletable() Leftovers {
+	var out Leftovers
+	for _, l := range ls {
+		if l.Keep == "" {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// Kept are those that may not be deleted.
+func (ls Leftovers) Kept() Leftovers {
+	var out Leftovers
+	for _, l := range ls {
+		if l.Keep != "" {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// Addresses is how many addresses they hold.
+func (ls Leftovers) Addresses() int {
+	n := 0
+	for _, l := range ls {
+		n += l.Addresses
+	}
+	return n
+}
+
+// String counts them: "12 finished Jobs and 1 finished pod hold 13 addresses".
+func (ls Leftovers) String() string {
+	jobs := 0
+	for _, l := range ls {
+		if l.Job.Kind != "" {
+			jobs++
+		}
+	}
+	var parts []string
+	if jobs > 0 {
+		parts = append(parts, plural(jobs, "finished Job"))
+	}
+	if n := len(ls) - jobs; n > 0 {
+		parts = append(parts, plural(n, "finished pod"))
+	}
+	what, verb := strings.Join(parts, " and "), "hold"
+	switch len(ls) {
+	case 0:
+		return "no finished Jobs or pods"
+	case 1:
+		verb = "holds"
+	}
+	n := ls.Addresses()
+	if n == 0 {
+		return what + " " + verb + " no Fargate address"
+	}
+	return fmt.Sprintf("%s %s %d Fargate address%s", what, verb, n, map[bool]string{true: "", false: "es"}[n == 1])
+}

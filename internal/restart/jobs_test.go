@@ -1,0 +1,469 @@
+package restart_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
+	"pgregory.net/rapid"
+
+	"github.com/eksbg/eksbg/internal/cluster"
+	"github.com/eksbg/eksbg/internal/restart"
+	"github.com/eksbg/eksbg/internal/state"
+)
+
+var jobsSpec = state.StepSpec{ID: "green/jobs/1", Phase: state.PhaseRestart, Kind: state.KindJobs, Side: state.Green}
+
+// noon is when the inventories of these tests are looked at.
+var noon = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+
+func owner(apiVersion, ns, kind, name string) cluster.Owner {
+	return cluster.Owner{APIVersion: apiVersion, Namespace: ns, Kind: kind, Name: name, UID: "uid-" + ns + "-" + kind + "-" + name}
+}
+
+// yard is a cluster with finished things in it.
+type yard struct {
+	inv cluster.Inventory
+}
+
+func (y *yard) job(ns, name string, ago time.Duration, change ...func(*cluster.Job)) *yard {
+	j := cluster.Job{Owner: owner("batch/v1", ns, "Job", name), Finished: true, FinishedAt: noon.Add(-ago), CreatedAt: noon.Add(-ago - time.Minute)}
+	for _, c := range change {
+		c(&j)
+	}
+	y.inv.Jobs = append(y.inv.Jobs, j)
+	return y
+}
+
+// pod adds a finished pod on a Fargate node of its own.
+func (y *yard) pod(ns, name string, of cluster.Owner, ago time.Duration) *yard {
+	node := fmt.Sprintf("fargate-%d", len(y.inv.Nodes))
+	y.inv.Nodes = append(y.inv.Nodes, cluster.Node{Name: node, Minor: "1.31", Compute: cluster.ComputeFargate})
+	y.inv.Pods = append(y.inv.Pods, cluster.Pod{Namespace: ns, Name: name, UID: "uid-" + ns + "-pod-" + name, Node: node, Phase: "Succeeded",
+		Finished: true, FinishedAt: noon.Add(-ago), Owner: of})
+	return y
+}
+
+func (y *yard) cron(ns, name string, succeeded, failed int32) cluster.Owner {
+	o := owner("batch/v1", ns, "CronJob", name)
+	y.inv.CronJobs = append(y.inv.CronJobs, cluster.CronJob{Owner: o, KeepSucceeded: succeeded, KeepFailed: failed})
+	return o
+}
+
+func byCron(o cluster.Owner) func(*cluster.Job) { return func(j *cluster.Job) { j.CronJob = o } }
+
+func names(ls restart.Leftovers) []string {
+	out := []string{}
+	for _, l := range ls {
+		out = append(out, l.Owner().String())
+	}
+	return out
+}
+
+func TestWhichFinishedJobsMayGo(t *testing.T) {
+	y := &yard{}
+	nightly := y.cron("shop", "nightly", 1, 1)
+	for i, ago := range []time.Duration{26 * time.Hour, 50 * time.Hour, 74 * time.Hour} {
+		name := fmt.Sprintf("nightly-2941%d", 9-i)
+		y.job("shop", name, ago, byCron(nightly)).pod("shop", name+"-x2x4z", nightly, ago)
+	}
+	y.job("shop", "nightly-29400", 99*time.Hour, byCron(nightly), func(j *cluster.Job) { j.Failed = true })
+	y.job("shop", "gone-29400", 99*time.Hour, byCron(owner("batch/v1", "shop", "CronJob", "gone")))
+	y.job("shop", "import-1", 3*time.Hour).pod("shop", "import-1-aaaaa", owner("batch/v1", "shop", "Job", "import-1"), 3*time.Hour)
+	y.job("shop", "import-2", 59*time.Minute).pod("shop", "import-2-aaaaa", owner("batch/v1", "shop", "Job", "import-2"), 59*time.Minute)
+	y.job("shop", "unknown", 0, func(j *cluster.Job) { j.FinishedAt = time.Time{} })
+	y.job("shop", "running", 3*time.Hour, func(j *cluster.Job) { j.Finished = false }).
+		pod("shop", "running-0-aaaaa", owner("batch/v1", "shop", "Job", "running"), 3*time.Hour)
+	flow := owner("argoproj.io/v1alpha1", "shop", "Workflow", "etl")
+	y.job("shop", "etl-1", 9*time.Hour, func(j *cluster.Job) { j.Controller = flow }).pod("shop", "etl-1-0-aaaaa", flow, 9*time.Hour)
+	y.pod("shop", "etl-step", flow, 9*time.Hour)
+	y.pod("ops", "toolbox", owner("v1", "ops", "Pod", "toolbox"), 2*time.Hour)
+	y.pod("ops", "fresh", owner("v1", "ops", "Pod", "fresh"), 2*time.Minute)
+	y.pod("shop", "cart-7d9f-evict", owner("apps/v1", "shop", "Deployment", "cart"), 2*time.Hour)
+	y.pod("shop", "db-0", owner("apps/v1", "shop", "StatefulSet", "db"), 2*time.Hour)
+	ls := restart.Finished(&y.inv, time.Hour, noon)
+
+	want := []string{"shop/Job/gone-29400", "shop/Job/nightly-29417", "shop/Job/nightly-29418", "shop/Job/import-1", "ops/Pod/toolbox", "shop/Pod/cart-7d9f-evict"}
+	if got := names(ls.Deletable()); !slices.Equal(got, want) {
+		t.Errorf("deletes %v\nwant    %v", got, want)
+	}
+	why := map[string]string{}
+	for _, l := range ls.Kept() {
+		why[l.Owner().String()] = l.Keep
+	}
+	for name, part := range map[string]string{
+		"shop/Job/nightly-29419": "history limits of shop/CronJob/nightly",
+		"shop/Job/nightly-29400": "history limits of shop/CronJob/nightly",
+		"shop/Job/import-2":      "less than 1h0m0s",
+		"shop/Job/unknown":       "less than",
+		"shop/Job/etl-1":         "Workflow.argoproj.io etl",
+		"shop/Pod/etl-step":      "belongs to shop/Workflow/etl",
+		"shop/Pod/db-0":          "belongs to shop/StatefulSet/db",
+		"ops/Pod/fresh":          "less than",
+	} {
+		if !strings.Contains(why[name], part) {
+			t.Errorf("%s: kept because %q, want %q", name, why[name], part)
+		}
+		delete(why, name)
+	}
+	if len(why) > 0 {
+		t.Errorf("kept as well: %v", why)
+	}
+	if n := ls.Deletable().Addresses(); n != 5 {
+		t.Errorf("frees %d addresses, want 5", n)
+	}
+	if got := ls.Deletable().String(); got != "4 finished Jobs and 2 finished pods hold 5 Fargate addresses" {
+		t.Error(got)
+	}
+}
+
+// Nothing that still runs, nothing young and nothing that a history limit keeps is
+// ever deleted, and every finished Job and pod is there once.
+func TestFinishedProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		y := &yard{}
+		var crons []cluster.Owner
+		for i := range rapid.IntRange(0, 3).Draw(t, "crons") {
+			crons = append(crons, y.cron("ns", fmt.Sprintf("cron-%d", i), int32(rapid.IntRange(0, 4).Draw(t, "ok")), int32(rapid.IntRange(0, 2).Draw(t, "bad"))))
+		}
+		for i := range rapid.IntRange(0, 20).Draw(t, "jobs") {
+			ago := time.Duration(rapid.IntRange(0, 300).Draw(t, "minutes")) * time.Minute
+			y.job("ns", fmt.Sprintf("job-%d", i), ago, func(j *cluster.Job) {
+				j.Finished, j.Failed = rapid.Bool().Draw(t, "finished"), rapid.Bool().Draw(t, "failed")
+				if n := rapid.IntRange(-1, len(crons)-1).Draw(t, "cron"); n >= 0 {
+					j.CronJob = crons[n]
+				}
+			})
+		}
+		ls := restart.Finished(&y.inv, time.Hour, noon)
+		finished := 0
+		for _, j := range y.inv.Jobs {
+			if j.Finished {
+				finished++
+			}
+		}
+		if len(ls) != finished {
+			t.Fatalf("%d of %d finished Jobs", len(ls), finished)
+		}
+		left := map[string][2]int32{}
+		gone := map[string]bool{}
+		for _, l := range ls.Deletable() {
+			if !l.Job.Finished || noon.Sub(l.Job.FinishedAt) < time.Hour {
+				t.Fatalf("deletes %+v", l.Job)
+			}
+			gone[l.Job.UID] = true
+		}
+		for _, j := range y.inv.Jobs {
+			if j.CronJob.Kind != "" && j.Finished && !gone[j.UID] {
+				n := left[j.CronJob.Name]
+				n[map[bool]int{false: 0, true: 1}[j.Failed]]++
+				left[j.CronJob.Name] = n
+			}
+		}
+		for _, c := range y.inv.CronJobs {
+			want := [2]int32{}
+			for _, j := range y.inv.Jobs {
+				if j.Finished && j.CronJob.Name == c.Name {
+					want[map[bool]int{false: 0, true: 1}[j.Failed]]++
+				}
+			}
+			if n := left[c.Name]; n[0] < min(want[0], c.KeepSucceeded) || n[1] < min(want[1], c.KeepFailed) {
+				t.Fatalf("%s keeps %v of %v, limits %d and %d", c.Name, n, want, c.KeepSucceeded, c.KeepFailed)
+			}
+		}
+	})
+}
+
+func TestRemedies(t *testing.T) {
+	y := &yard{}
+	nightly := y.cron("shop", "nightly", 3, 1)
+	y.job("shop", "nightly-1", time.Hour, byCron(nightly)).job("shop", "nightly-2", 2*time.Hour, byCron(nightly))
+	y.job("shop", "import-xk2zw", time.Hour).job("shop", "import-9q4bd", time.Hour)
+	y.job("shop", "migrate-v2", time.Hour)
+	y.job("shop", "tidy", time.Hour, func(j *cluster.Job) { j.TTL = new(int32(60)) })
+	y.job("shop", "etl", time.Hour, func(j *cluster.Job) { j.Controller = owner("argoproj.io/v1alpha1", "shop", "Workflow", "etl") })
+	var got []string
+	for _, r := range restart.Finished(&y.inv, time.Hour, noon).Remedies(&y.inv, 90*time.Minute) {
+		got = append(got, fmt.Sprintf("%s %d %s | %s", r.Owner, r.Jobs, r.Patch, r.Command))
+	}
+	want := []string{
+		`shop/CronJob/nightly 2 {"spec":{"jobTemplate":{"spec":{"ttlSecondsAfterFinished":5400}}}} | kubectl -n shop patch cronjob nightly --type merge -p '{"spec":{"jobTemplate":{"spec":{"ttlSecondsAfterFinished":5400}}}}'`,
+		`shop/Job/import-* 2 {"spec":{"ttlSecondsAfterFinished":5400}} | `,
+		`shop/Job/migrate-v2 1 {"spec":{"ttlSecondsAfterFinished":5400}} | kubectl -n shop patch job migrate-v2 --type merge -p '{"spec":{"ttlSecondsAfterFinished":5400}}'`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// book is the journal of the step, in memory.
+type book struct {
+	mu      sync.Mutex
+	records []state.Record
+	// dies makes the nth Outcome fail, as the process would with a full disk.
+	dies int
+}
+
+func (b *book) Records(string) []state.Record {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.records)
+}
+
+func (b *book) add(r state.Record) int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r.Seq, r.Step, r.Time = int64(len(b.records)+1), jobsSpec.ID, time.Now()
+	b.records = append(b.records, r)
+	return r.Seq
+}
+
+func (b *book) Intent(call, object string, detail, _ any) (int64, error) {
+	raw, err := json.Marshal(detail)
+	return b.add(state.Record{Kind: state.RecordIntent, Change: &state.Change{Call: call, Object: object, Detail: raw}}), err
+}
+
+func (b *book) Outcome(intent int64, result state.Result, text string, _ any) error {
+	if b.dies--; b.dies == 0 {
+		return errors.New("no space left on device")
+	}
+	b.add(state.Record{Kind: state.RecordOutcome, Intent: intent, Result: result, Text: text})
+	return nil
+}
+
+func (b *book) Record(r state.Record) error { b.add(r); return nil }
+func (b *book) Waiting(string)              {}
+
+// kube is a fake API server that holds the yard's objects, checks the UID as the real
+// one does, and lets pods go with their Job a while later.
+type kube struct {
+	*fake.Clientset
+	mu      sync.Mutex
+	deletes []string
+	linger  time.Duration
+	gone    map[string]time.Time
+	refuse  error
+}
+
+func newKube(t *testing.T, y *yard) *kube {
+	k := &kube{Clientset: fake.NewClientset(), gone: map[string]time.Time{}}
+	for _, j := range y.inv.Jobs {
+		o := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: j.Namespace, Name: j.Name, UID: "x"}}
+		if err := k.Tracker().Add(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range y.inv.Pods {
+		if err := k.Tracker().Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	uids := map[string]string{}
+	for _, j := range y.inv.Jobs {
+		uids["jobs/"+j.Namespace+"/"+j.Name] = j.UID
+	}
+	for _, p := range y.inv.Pods {
+		uids["pods/"+p.Namespace+"/"+p.Name] = p.UID
+	}
+	k.PrependReactor("delete", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		d := a.(clienttesting.DeleteActionImpl)
+		res := schema.GroupResource{Resource: d.Resource.Resource}
+		id := d.Resource.Resource + "/" + d.Namespace + "/" + d.Name
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.refuse != nil {
+			return true, nil, k.refuse
+		}
+		if pre := d.DeleteOptions.Preconditions; pre == nil || pre.UID == nil || string(*pre.UID) != uids[id] {
+			return true, nil, apierrors.NewConflict(res, d.Name, errors.New("the UID in the precondition differs"))
+		}
+		if d.Resource.Resource == "jobs" && (d.DeleteOptions.PropagationPolicy == nil || *d.DeleteOptions.PropagationPolicy != metav1.DeletePropagationBackground) {
+			t.Errorf("%s deleted without background propagation", id)
+		}
+		if _, twice := k.gone[uids[id]]; twice {
+			return true, nil, apierrors.NewNotFound(res, d.Name)
+		}
+		k.deletes = append(k.deletes, id)
+		k.gone[uids[id]] = time.Now()
+		for _, p := range y.inv.Pods {
+			if p.Owner.Kind == "Job" && p.Owner.UID == uids[id] || p.UID == uids[id] {
+				k.gone[p.UID] = time.Now().Add(k.linger)
+			}
+		}
+		return true, nil, nil
+	})
+	return k
+}
+
+// inventory is the yard less what is gone.
+func (k *kube) inventory(y *yard) func(context.Context) (*cluster.Inventory, error) {
+	return func(ctx context.Context) (*cluster.Inventory, error) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		inv := y.inv
+		isGone := func(uid string) bool { at, ok := k.gone[uid]; return ok && !time.Now().Before(at) }
+		inv.Jobs = slices.DeleteFunc(slices.Clone(inv.Jobs), func(j cluster.Job) bool { return isGone(j.UID) })
+		inv.Pods = slices.DeleteFunc(slices.Clone(inv.Pods), func(p cluster.Pod) bool { return isGone(p.UID) })
+		return &inv, ctx.Err()
+	}
+}
+
+func jobsStep(k *kube, y *yard, b *book) *restart.Jobs {
+	return restart.NewJobs(jobsSpec, restart.JobsDeps{Kubernetes: k, Inventory: k.inventory(y), Clock: clock.RealClock{}, History: b, Age: time.Hour, Polling: 10 * time.Second})
+}
+
+// many is a yard of n finished Jobs with a pod each, and one bare pod. The clock of a
+// synctest bubble begins at 2000, so they finished long before that.
+func many(n int) *yard {
+	y := &yard{}
+	ago := noon.Sub(time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC))
+	for i := range n {
+		name := fmt.Sprintf("import-%d", i)
+		y.job("shop", name, ago).pod("shop", name+"-aaaaa", owner("batch/v1", "shop", "Job", name), ago)
+	}
+	return y.pod("ops", "toolbox", owner("v1", "ops", "Pod", "toolbox"), ago)
+}
+
+func status(t *testing.T, s *restart.Jobs, want state.Status) string {
+	t.Helper()
+	obs, err := s.Observe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if obs.Status != want {
+		t.Fatalf("observed %s (%s), want %s", obs.Status, obs.Reason, want)
+	}
+	return obs.Reason
+}
+
+func TestJobsStepDeletesAndWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y, b := many(120), &book{}
+		k := newKube(t, y)
+		k.linger = 40 * time.Second
+		s := jobsStep(k, y, b)
+		if reason := status(t, s, state.Ready); reason != "120 finished Jobs and 1 finished pod hold 121 Fargate addresses" {
+			t.Error(reason)
+		}
+		if err := s.Act(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		status(t, s, state.Done)
+		if len(k.deletes) != 121 {
+			t.Errorf("%d deletions, want 121", len(k.deletes))
+		}
+		if n := len(state.OfKind(b.records, state.RecordIntent)); n != 4 { // 50, 50, 20, and the pod
+			t.Errorf("%d intents, want 4", n)
+		}
+		if len(state.OpenIntents(b.records)) > 0 {
+			t.Error("an intent has no outcome")
+		}
+	})
+}
+
+// Killed anywhere, the next process deletes what is left and nothing twice.
+func TestJobsStepKilledAndResumed(t *testing.T) {
+	for dies := 1; dies <= 4; dies++ {
+		synctest.Test(t, func(t *testing.T) {
+			y, b := many(120), &book{dies: dies}
+			k := newKube(t, y)
+			k.linger = 5 * time.Second
+			if err := jobsStep(k, y, b).Act(t.Context(), b); err == nil {
+				t.Fatal("survived")
+			}
+			s := jobsStep(k, y, b)
+			if reason, err := s.Observe(t.Context()); err != nil || reason.Status == state.Blocked {
+				t.Fatal(reason, err)
+			}
+			if err := s.Act(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+			status(t, s, state.Done)
+			if len(k.deletes) != 121 {
+				t.Errorf("%d deletions, want 121", len(k.deletes))
+			}
+			if len(state.OpenIntents(b.records)) > 0 {
+				t.Error("an intent has no outcome")
+			}
+		})
+	}
+}
+
+// What a finalizer holds is said, and does not keep the run from going on.
+func TestJobsStepDoesNotWaitForFinalizersForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y, b := many(3), &book{}
+		k := newKube(t, y)
+		k.linger = 1000 * time.Hour
+		s := jobsStep(k, y, b)
+		if err := s.Act(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		status(t, s, state.Done)
+		if r, ok := state.LastOf(b.records, state.RecordWarning); !ok || !strings.Contains(r.Text, "finalizer") {
+			t.Errorf("warned %+v", r)
+		}
+	})
+}
+
+func TestJobsStepLeavesAJobOfTheSameName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y, b := many(2), &book{}
+		k := newKube(t, y)
+		seen := many(2)
+		for i := range seen.inv.Jobs { // as an older look saw them
+			seen.inv.Jobs[i].UID += "-before"
+		}
+		s := restart.NewJobs(jobsSpec, restart.JobsDeps{Kubernetes: k, Inventory: k.inventory(seen), Clock: clock.RealClock{}, History: b, Age: time.Hour, Timeout: time.Minute})
+		if err := s.Act(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(k.deletes, []string{"pods/ops/toolbox"}) {
+			t.Errorf("deleted %v", k.deletes)
+		}
+	})
+}
+
+func TestJobsStepRefusedAndInterrupted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y, b := many(2), &book{}
+		k := newKube(t, y)
+		k.refuse = apierrors.NewForbidden(schema.GroupResource{Group: "batch", Resource: "jobs"}, "import-0", errors.New("no"))
+		var stop *state.Stop
+		if err := jobsStep(k, y, b).Act(t.Context(), b); !errors.As(err, &stop) || stop.Code != state.ExitBlocked || !strings.Contains(stop.Cure, "restart.finishedJobs: keep") {
+			t.Errorf("refused: %v", err)
+		}
+		if r, ok := state.LastOf(b.records, state.RecordOutcome); !ok || r.Result != state.Rejected {
+			t.Errorf("outcome %+v", r)
+		}
+		k.refuse = apierrors.NewInternalError(errors.New("etcd"))
+		if err := jobsStep(k, y, b).Act(t.Context(), b); err == nil || len(state.OpenIntents(b.records)) != 1 {
+			t.Errorf("a 500 settles nothing: %v", err)
+		}
+		k.refuse, k.linger = nil, time.Hour
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("enough"))
+		defer cancel()
+		if err := jobsStep(k, y, b).Act(ctx, b); err == nil || !strings.Contains(err.Error(), "enough") {
+			t.Errorf("interrupted: %v", err)
+		}
+		if len(k.deletes) != 3 {
+			t.Errorf("deleted %v", k.deletes)
+		}
+	})
+}
