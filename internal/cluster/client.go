@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"net/http"
+	"net/url"
 	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -12,8 +14,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 
 	"github.com/eksbg/eksbg/internal/aws"
@@ -48,10 +52,18 @@ type Client struct {
 	name string
 	eks  EKSAPI
 	kube kubernetes.Interface
-	clk  clock.Clock
+	// dynamic reaches resources whose types are not compiled in.
+	dynamic dynamic.Interface
+	// endpoint is the API server's; upgrades sends requests that switch protocols.
+	endpoint *url.URL
+	upgrades http.RoundTripper
+	clk      clock.Clock
 	// finished remembers updates that have ended; they do not change any more.
 	finished *updateCache
 }
+
+// userAgent is how eksbg names itself to API servers.
+const userAgent = "eksbg"
 
 // requestRate bounds the requests to one API server: lists and patches come in
 // bursts, and client-go's own 5 a second would stretch a restart.
@@ -78,31 +90,45 @@ func Open(ctx context.Context, opt Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	rt, err := newTransport(opt, ca)
-	if err != nil {
-		return nil, fmt.Errorf("cluster %s: %w", opt.Name, err)
+	c := &Client{name: opt.Name, eks: opt.EKS, clk: opt.Clock, finished: newUpdateCache()}
+	if err := c.connect(opt, awssdk.ToString(found.Endpoint), ca); err != nil {
+		return nil, err
 	}
-	kube, err := kubernetes.NewForConfig(&rest.Config{
-		Host:      awssdk.ToString(found.Endpoint),
-		Transport: rt,
-		UserAgent: "eksbg",
-		QPS:       requestRate,
-		Burst:     requestBurst,
+	if _, _, err := c.ServerVersion(first); err != nil {
+		return nil, contactError(opt.Name, awssdk.ToString(found.Endpoint), err)
+	}
+	return c, nil
+}
+
+// connect builds the clients for the API server; all share one transport and one rate.
+func (c *Client) connect(opt Options, endpoint string, ca []byte) error {
+	requests, upgrades, err := newTransports(opt, ca)
+	if err != nil {
+		return fmt.Errorf("cluster %s: %w", c.name, err)
+	}
+	config := &rest.Config{
+		Host:        endpoint,
+		Transport:   requests,
+		UserAgent:   userAgent,
+		RateLimiter: flowcontrol.NewTokenBucketRateLimiter(requestRate, requestBurst),
 		// Warnings of the API server would go to stderr, past whoever renders the run.
 		WarningHandler: rest.NoWarnings{},
 		ContentConfig: rest.ContentConfig{
 			ContentType:        runtime.ContentTypeProtobuf,
 			AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON,
 		},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("make a client for the API server of cluster %s: %w", opt.Name, err)
 	}
-	c := &Client{name: opt.Name, eks: opt.EKS, kube: kube, clk: opt.Clock, finished: newUpdateCache()}
-	if _, _, err := c.ServerVersion(first); err != nil {
-		return nil, contactError(opt.Name, awssdk.ToString(found.Endpoint), err)
+	if c.endpoint, err = url.Parse(endpoint); err != nil {
+		return fmt.Errorf("endpoint of cluster %s: %w", c.name, err)
 	}
-	return c, nil
+	if c.kube, err = kubernetes.NewForConfig(config); err != nil {
+		return fmt.Errorf("make a client for the API server of cluster %s: %w", c.name, err)
+	}
+	if c.dynamic, err = dynamic.NewForConfig(config); err != nil {
+		return fmt.Errorf("make a client for custom resources of cluster %s: %w", c.name, err)
+	}
+	c.upgrades = upgrades
+	return nil
 }
 
 // contactError says what to look at when the first request to an API server fails.
@@ -124,6 +150,10 @@ func (c *Client) Name() string { return c.name }
 // Kubernetes is the client for the API server. Requests other than watches are
 // repeated for minutes below it, and finished once they are on the wire.
 func (c *Client) Kubernetes() kubernetes.Interface { return c.kube }
+
+// Dynamic is the client for resources that eksbg has no types of (argoproj.io), in
+// JSON, over the same transport as Kubernetes.
+func (c *Client) Dynamic() dynamic.Interface { return c.dynamic }
 
 // ServerVersion is what the API server itself says it is: its minor, and its whole
 // version as it states it. Just after an upgrade old servers still answer.

@@ -31,29 +31,72 @@ const (
 	mostInternal = 5
 )
 
-// newTransport builds what requests to the API server go through, outermost first:
-// repeating, finishing what is on the wire, the token, TLS with the cluster's CA.
-func newTransport(opt Options, ca []byte) (http.RoundTripper, error) {
-	trust := &trustedTransport{
-		read: func(ctx context.Context) ([]byte, error) {
-			c, err := describe(ctx, opt.EKS, opt.Name)
-			if err != nil {
-				return nil, err
-			}
-			return authority(c)
-		},
+// newTransports builds what requests to the API server go through, outermost first:
+// repeating, finishing what is on the wire, the token, TLS with the cluster's CA. A
+// request that switches protocols is sent once, over HTTP/1.1, and has its connection
+// for itself.
+func newTransports(opt Options, ca []byte) (requests, upgrades http.RoundTripper, err error) {
+	read := func(ctx context.Context) ([]byte, error) {
+		c, err := describe(ctx, opt.EKS, opt.Name)
+		if err != nil {
+			return nil, err
+		}
+		return authority(c)
 	}
-	if err := trust.use(ca); err != nil {
-		return nil, err
+	trust, once := &trustedTransport{read: read, make: newMultiplexed}, &trustedTransport{read: read, make: newUpgrading}
+	for _, t := range []*trustedTransport{trust, once} {
+		if err := t.use(ca); err != nil {
+			return nil, nil, err
+		}
 	}
-	signed := &bearer{tokens: newTokens(opt.AWS, opt.Name, opt.Clock), next: trust}
-	return newRepeater(opt.Name, opt.Retry, opt.Clock, signed), nil
+	tokens := newTokens(opt.AWS, opt.Name, opt.Clock)
+	return newRepeater(opt.Name, opt.Retry, opt.Clock, &bearer{tokens: tokens, next: trust}), &bearer{tokens: tokens, next: &onceMore{once}}, nil
+}
+
+// newMultiplexed speaks HTTP/2 where the server does.
+func newMultiplexed(pool *x509.CertPool) *http.Transport {
+	return utilnet.SetTransportDefaults(&http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		TLSClientConfig:     &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout: tlsTimeout,
+		DialContext:         (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext,
+		MaxIdleConnsPerHost: 25,
+	})
+}
+
+// newUpgrading speaks HTTP/1.1 only: HTTP/2 has no Upgrade.
+func newUpgrading(pool *x509.CertPool) *http.Transport {
+	only := &http.Protocols{}
+	only.SetHTTP1(true)
+	return &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		TLSClientConfig:       &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:   tlsTimeout,
+		ResponseHeaderTimeout: listTimeout,
+		DialContext:           (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext,
+		Protocols:             only,
+		DisableKeepAlives:     true,
+	}
+}
+
+// onceMore sends a request again when another CA may have cured it.
+type onceMore struct{ next http.RoundTripper }
+
+// RoundTrip sends the request, which has no body.
+func (o *onceMore) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := o.next.RoundTrip(req)
+	var rotated *rotatedError
+	if errors.As(err, &rotated) {
+		return o.next.RoundTrip(req)
+	}
+	return resp, err
 }
 
 // trustedTransport talks TLS with the cluster's CA, which it reads anew when a
 // server shows a certificate that it does not know: EKS can rotate CAs (2026-08).
 type trustedTransport struct {
 	read func(context.Context) ([]byte, error)
+	make func(*x509.CertPool) *http.Transport
 
 	mu  sync.Mutex
 	pem []byte
@@ -66,13 +109,7 @@ func (t *trustedTransport) use(ca []byte) error {
 	if !pool.AppendCertsFromPEM(ca) {
 		return errors.New("the certificate authority that EKS states holds no certificate")
 	}
-	rt := utilnet.SetTransportDefaults(&http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		TLSClientConfig:     &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
-		TLSHandshakeTimeout: tlsTimeout,
-		DialContext:         (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext,
-		MaxIdleConnsPerHost: 25,
-	})
+	rt := t.make(pool)
 	t.mu.Lock()
 	old := t.rt
 	t.pem, t.rt = ca, rt
