@@ -202,13 +202,23 @@ func (c *Cluster) Nodes() []NodeInfo {
 	out := make([]NodeInfo, 0, len(items))
 	for _, o := range items {
 		n := o.(*corev1.Node)
-		compute := n.Labels[fargate.LabelCompute]
-		if compute == "" {
-			compute = "ec2"
-		}
-		out = append(out, NodeInfo{Name: n.Name, Kubelet: n.Status.NodeInfo.KubeletVersion, Compute: compute})
+		out = append(out, NodeOf(n))
 	}
 	return out
+}
+
+// NodeOf is what the sandbox's AWS half sees of a node.
+func NodeOf(n *corev1.Node) NodeInfo {
+	return NodeInfo{Name: n.Name, Kubelet: n.Status.NodeInfo.KubeletVersion, Compute: compute(n)}
+}
+
+// EndpointOf is a pod as a place for traffic; false when it is none, being without an
+// address or not running.
+func EndpointOf(p *corev1.Pod) (PodEndpoint, bool) {
+	if p.Status.PodIP == "" || p.Status.Phase != corev1.PodRunning {
+		return PodEndpoint{}, false
+	}
+	return PodEndpoint{Name: p.Name, IP: p.Status.PodIP, Ready: registry.PodReady(p) && p.DeletionTimestamp == nil}, true
 }
 
 // ReadyPods lists the unfinished pods with an address in a namespace that have all the
@@ -219,10 +229,9 @@ func (c *Cluster) ReadyPods(namespace string, selector map[string]string) []PodE
 	var out []PodEndpoint
 	for _, o := range items {
 		p := o.(*corev1.Pod)
-		if p.Status.PodIP == "" || p.Status.Phase != corev1.PodRunning || !sel.Matches(labels.Set(p.Labels)) {
-			continue
+		if e, ok := EndpointOf(p); ok && sel.Matches(labels.Set(p.Labels)) {
+			out = append(out, e)
 		}
-		out = append(out, PodEndpoint{Name: p.Name, IP: p.Status.PodIP, Ready: registry.PodReady(p) && p.DeletionTimestamp == nil})
 	}
 	return out
 }

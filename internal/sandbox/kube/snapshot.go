@@ -7,7 +7,10 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/eksbg/eksbg/internal/sandbox/kube/fargate"
 	"github.com/eksbg/eksbg/internal/sandbox/kube/registry"
 	"github.com/eksbg/eksbg/internal/sandbox/kube/release"
 	"github.com/eksbg/eksbg/internal/sandbox/kube/store"
@@ -43,26 +46,51 @@ type Workload struct {
 
 // Snapshot is the cluster's World, for comparing and for world.json.
 func (c *Cluster) Snapshot() any {
-	w := World{Version: c.opts.Version(), Nodes: map[string]int{}, Workloads: map[string]Workload{}, Objects: map[string]any{}}
+	var all []runtime.Object
 	c.reg.View(func(r store.Reader) {
-		minors := map[string]string{}
-		for _, o := range r.List(registry.Nodes.GR(), "") {
-			n := o.(*corev1.Node)
-			minors[n.Name] = release.Minor(n.Status.NodeInfo.KubeletVersion)
-		}
 		for _, res := range registry.All {
 			for _, o := range r.List(res.GR(), "") {
-				w.add(res, o)
+				all = append(all, o)
 			}
 		}
-		for _, o := range r.List(registry.Pods.GR(), "") {
-			w.count(r, o.(*corev1.Pod), minors)
-		}
 	})
-	for _, n := range c.Nodes() {
-		w.Nodes[n.Compute+" "+release.Minor(n.Kubelet)]++
+	return WorldOf(c.opts.Version(), all)
+}
+
+// WorldOf makes a World of all the objects of a cluster; those of kinds that the sandbox
+// does not serve are left out. It keeps and changes none of them.
+func WorldOf(version string, objects []runtime.Object) World {
+	w := World{Version: version, Nodes: map[string]int{}, Workloads: map[string]Workload{}, Objects: map[string]any{}}
+	byUID, minors := map[types.UID]store.Object{}, map[string]string{}
+	var pods []*corev1.Pod
+	for _, obj := range objects {
+		res := registry.For(obj)
+		o, ok := obj.(store.Object)
+		if res == nil || !ok {
+			continue
+		}
+		byUID[o.GetUID()] = o
+		w.add(res, o)
+		switch o := o.(type) {
+		case *corev1.Node:
+			minors[o.Name] = release.Minor(o.Status.NodeInfo.KubeletVersion)
+			w.Nodes[compute(o)+" "+minors[o.Name]]++
+		case *corev1.Pod:
+			pods = append(pods, o)
+		}
+	}
+	for _, p := range pods {
+		w.count(byUID, p, minors)
 	}
 	return w
+}
+
+// compute is the kind of compute that a node is of.
+func compute(n *corev1.Node) string {
+	if kind := n.Labels[fargate.LabelCompute]; kind != "" {
+		return kind
+	}
+	return "ec2"
 }
 
 func name(res *registry.Resource, o store.Object) string {
@@ -176,20 +204,20 @@ func masked(v any) any {
 }
 
 // count adds a pod to the workload that it belongs to in the end.
-func (w *World) count(r store.Reader, p *corev1.Pod, minors map[string]string) {
-	res, top := registry.Pods, store.Object(p)
+func (w *World) count(byUID map[types.UID]store.Object, p *corev1.Pod, minors map[string]string) {
+	top := store.Object(p)
 	for {
 		ref := metav1.GetControllerOf(top)
 		if ref == nil {
 			break
 		}
-		at, ok := r.Find(ref.UID)
+		owner, ok := byUID[ref.UID]
 		if !ok {
 			break
 		}
-		res, top = registry.ByGR(at.Resource), r.Get(at.Resource, at.Key)
+		top = owner
 	}
-	wl, ok := w.Workloads[name(res, top)]
+	wl, ok := w.Workloads[name(registry.For(top), top)]
 	if !ok {
 		return
 	}

@@ -25,8 +25,8 @@ type Cluster interface {
 	DeleteNode(name string) error
 	// Bind gives old, which has no node, the node and the status of next.
 	Bind(old, next *corev1.Pod) (*corev1.Pod, error)
-	// SetStatus writes the status of a pod.
-	SetStatus(next *corev1.Pod) (*corev1.Pod, error)
+	// SetStatus writes what the status of next says otherwise than that of old.
+	SetStatus(old, next *corev1.Pod) (*corev1.Pod, error)
 	// Remove is the kubelet's last word: the pod object goes at once. That it is gone
 	// already, or another one by now, is no error.
 	Remove(pod *corev1.Pod) error
@@ -76,7 +76,7 @@ func (m memory) Bind(old, next *corev1.Pod) (*corev1.Pod, error) {
 	return next, m.Registry.Bind(old, next) // not an update that a client could make
 }
 
-func (m memory) SetStatus(next *corev1.Pod) (*corev1.Pod, error) {
+func (m memory) SetStatus(_, next *corev1.Pod) (*corev1.Pod, error) {
 	o, err := m.Change(registry.Pods, next.Namespace, next.Name, registry.Status, false, func(store.Object) (store.Object, error) {
 		return next, nil
 	})

@@ -19,7 +19,7 @@ func (f *Fleet) status(pod *corev1.Pod, change func(*corev1.Pod)) (*corev1.Pod, 
 	if next.Spec.NodeName != pod.Spec.NodeName {
 		return f.api.Bind(pod, next)
 	}
-	return f.api.SetStatus(next)
+	return f.api.SetStatus(pod, next)
 }
 
 // setCondition sets a condition; its transition time moves when its status does.
