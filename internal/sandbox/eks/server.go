@@ -1,12 +1,10 @@
 package eks
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -141,7 +139,7 @@ func (r *request) input(into any) *Error {
 // page cuts one page out of a list. token and max are those of the request; next is
 // empty on the last page.
 func page[T any](all []T, token, maxResults string, most int) (part []T, next *string, _ *Error) {
-	from, size := 0, most
+	size := most
 	if maxResults != "" {
 		n, err := strconv.Atoi(maxResults)
 		if err != nil || n < 1 || n > most {
@@ -149,19 +147,12 @@ func page[T any](all []T, token, maxResults string, most int) (part []T, next *s
 		}
 		size = n
 	}
-	if token != "" {
-		raw, err := base64.URLEncoding.DecodeString(token)
-		if err == nil {
-			from, err = strconv.Atoi(strings.TrimPrefix(string(raw), "from "))
-		}
-		if err != nil || from < 0 || from > len(all) {
-			return nil, nil, &Error{Status: 400, Code: "InvalidParameterException", Message: "nextToken is invalid"}
-		}
+	part, following, ok := wire.Page(all, token, size)
+	switch {
+	case !ok:
+		return nil, nil, &Error{Status: 400, Code: "InvalidParameterException", Message: "nextToken is invalid"}
+	case following != "":
+		next = &following
 	}
-	end := min(from+size, len(all))
-	if end < len(all) {
-		t := base64.URLEncoding.EncodeToString([]byte("from " + strconv.Itoa(end)))
-		next = &t
-	}
-	return slices.Clone(all[from:end]), next, nil
+	return part, next, nil
 }

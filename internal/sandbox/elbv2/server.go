@@ -1,10 +1,8 @@
 package elbv2
 
 import (
-	"encoding/base64"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -82,25 +80,16 @@ func (r *request) input(into any) *wire.APIError {
 }
 
 // cut is one page of a list.
-func cut[T any](all []T, marker string, size *int32) (part []T, next string, _ *wire.APIError) {
-	from, n := 0, 400
+func cut[T any](all []T, marker string, size *int32) ([]T, string, *wire.APIError) {
+	n := 400
 	if size != nil {
 		if n = int(*size); n < 1 || n > 400 {
 			return nil, "", wire.Errorf("ValidationError", "Page size must be between 1 and 400")
 		}
 	}
-	if marker != "" {
-		raw, err := base64.StdEncoding.DecodeString(marker)
-		if err == nil {
-			from, err = strconv.Atoi(string(raw))
-		}
-		if err != nil || from < 0 || from > len(all) {
-			return nil, "", wire.Errorf("ValidationError", "The marker is invalid")
-		}
+	part, next, ok := wire.Page(all, marker, n)
+	if !ok {
+		return nil, "", wire.Errorf("ValidationError", "The marker is invalid")
 	}
-	end := min(from+n, len(all))
-	if end < len(all) {
-		next = base64.StdEncoding.EncodeToString([]byte(strconv.Itoa(end)))
-	}
-	return append([]T{}, all[from:end]...), next, nil
+	return part, next, nil
 }
