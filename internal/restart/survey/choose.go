@@ -3,7 +3,6 @@ package survey
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -152,81 +151,35 @@ func (s *subject) ifAllowed(why, cure string, w way) []way {
 	return []way{w}
 }
 
-// allElsewhere tells whether no lagging pod is on Fargate. A node that does not say what
-// it is counts as Fargate's: the end condition finds out.
-func (s *subject) allElsewhere() bool {
-	for _, n := range s.hosts {
-		if onFargate(n) {
-			return false
-		}
+// Evicting is the item with its pods evicted one by one instead of a rollout that does
+// not last (a GitOps controller takes the stamp away; why says who), where the plan file
+// allows that; otherwise it is stuck, with the reason and the cure. Budgets that never
+// allow an eviction are left to the Eviction API.
+func (o Options) Evicting(it Item, why string) Item {
+	s := &subject{it: it, o: &o}
+	s.it.Method, s.it.Reason, s.it.Cure, s.it.Breaks = "", "", "", nil
+	w := s.evict("")
+	if kindOf(it.Owner) == "StatefulSet.apps" {
+		w = s.inOrder("")
 	}
-	return len(s.hosts) > 0
-}
-
-func onFargate(n cluster.Node) bool { return n.Compute == cluster.ComputeFargate || n.Compute == "" }
-
-// elsewhere names the first node under the lagging pods, those that are not Fargate's first.
-func (s *subject) elsewhere() string {
-	n, more := s.host()
-	out := fmt.Sprintf("%s node %s at %s", compute(n), n.Name, n.Minor)
-	if more > 0 {
-		out += fmt.Sprintf(" and %d more", more)
+	ways := s.ifAllowed(why, "have it keep the pod template's annotation "+cluster.RestartedAtAnnotation, w)
+	if s.it.Method == "" {
+		s.choose(ways)
 	}
-	return out
+	return s.it
 }
 
-func (s *subject) host() (cluster.Node, int) {
-	names := slices.SortedFunc(maps.Keys(s.hosts), func(a, b string) int {
-		return cmp.Or(compareBool(onFargate(s.hosts[a]), onFargate(s.hosts[b])), cmp.Compare(a, b))
-	})
-	return s.hosts[names[0]], len(names) - 1
-}
-
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return 1
-	}
-	return -1
-}
-
-// compute is the kind of a node in people's words.
-func compute(n cluster.Node) string {
-	switch n.Compute {
-	case cluster.ComputeEC2:
-		return "EC2"
-	case cluster.ComputeAuto:
-		return "Auto Mode"
-	case cluster.ComputeFargate, "":
-		return "Fargate"
-	}
-	return n.Compute
-}
-
-// raise is the cure for pods whose node keeps its kubelet whoever restarts them.
-func (s *subject) raise() string {
-	leave := ", or leave it: " + skip(s.it.Owner)
-	switch n, _ := s.host(); n.Compute {
-	case cluster.ComputeAuto:
-		return "EKS replaces its Auto Mode nodes by itself: wait for it, or delete the NodeClaim" + leave
-	case cluster.ComputeHybrid:
-		return "upgrade the hybrid node with nodeadm" + leave
-	case cluster.ComputeFargate, "":
-		return "delete the pod" + leave
-	}
-	return "raise its node group" + leave
-}
-
+// allow is the entry of the plan file that permits an action on the owner.
 func allow(o cluster.Owner, action string) string {
 	return fmt.Sprintf("restart.allow {owner: %s, action: %s, reason: …}", o, action)
 }
 
+// skip is the entry of the plan file that leaves the owner lagging.
 func skip(o cluster.Owner) string {
 	return fmt.Sprintf("restart.skip {owner: %s, reason: …, until: …}", o)
 }
 
+// sentence joins two reasons; the first may be empty.
 func sentence(a, b string) string {
 	if a == "" {
 		return b
@@ -234,6 +187,7 @@ func sentence(a, b string) string {
 	return a + "; " + b
 }
 
+// count is a number of things.
 func count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

@@ -39,6 +39,10 @@ func (s *subject) judge() {
 		if s.it.Method == "" {
 			s.choose(ways)
 		}
+		if s.it.Works() && !onFargate(s.host()) {
+			s.it.Reason = sentence(s.it.Reason, "a restart leaves what is on "+s.elsewhere()+" as it is")
+			s.it.Cure = s.raise()
+		}
 	}
 }
 
@@ -56,12 +60,6 @@ var kinds = map[string]func(*subject) []way{
 	"Pod.":                   barePod,
 	"Rollout.argoproj.io":    argoRollout,
 }
-
-// runs are custom kinds whose pods end by themselves. An eviction would throw their
-// work away and most would not be made again.
-var runs = []string{"Workflow.argoproj.io", "TaskRun.tekton.dev", "PipelineRun.tekton.dev",
-	"SparkApplication.sparkoperator.k8s.io", "EphemeralRunner.actions.github.com", "Job.batch.volcano.sh",
-	"JobSet.jobset.x-k8s.io", "RayJob.ray.io", "PyTorchJob.kubeflow.org", "TFJob.kubeflow.org", "MPIJob.kubeflow.org"}
 
 // kindOf is kind.group; the group of the core is empty.
 func kindOf(o cluster.Owner) string {
@@ -209,8 +207,12 @@ func job(s *subject) []way {
 func barePod(s *subject) []way {
 	reason, ok := s.allowed(planfile.ActionRecreate)
 	if !ok {
+		cure := "delete it"
+		if s.once {
+			cure = "wait for its end, delete it"
+		}
 		s.none("bare pod: nothing would make it again",
-			"delete it, or have it made anew from its own spec: "+allow(s.it.Owner, planfile.ActionRecreate))
+			cure+", or have it made anew from its own spec: "+allow(s.it.Owner, planfile.ActionRecreate))
 		return nil
 	}
 	return []way{{method: Recreate, takes: 1, reason: "made anew from its own spec, allowed: " + reason,
@@ -222,7 +224,8 @@ func custom(s *subject) []way {
 	kind := kindOf(s.it.Owner)
 	group, _ := groupVersion(s.it.Owner.APIVersion)
 	switch {
-	case s.oneShot || slices.Contains(runs, kind):
+	case s.once:
+		// An eviction would throw its work away, and few controllers begin it again.
 		s.wait(s.it.Owner.Kind+" still running", "wait for its end, delete it, or leave it: "+skip(s.it.Owner))
 	case !strings.Contains(group, "."):
 		// Only Kubernetes itself has groups without a domain: a kind of a newer version.
@@ -257,6 +260,7 @@ func (s *subject) evict(reason string) way {
 	return w
 }
 
+// inOrder is evict for a StatefulSet, where nothing stands beside the pod that goes.
 func (s *subject) inOrder(reason string) way {
 	w := s.evict(reason)
 	w.method, w.extra = InOrder, 0

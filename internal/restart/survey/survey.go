@@ -25,8 +25,8 @@ func Survey(inv *cluster.Inventory, o Options) []Item {
 	items := make([]Item, 0, len(subjects))
 	for _, s := range subjects {
 		s.judge()
-		if skip, ok := (planfile.Restart{Skip: o.Skips}).Skipped(s.it.Owner.String(), o.Now); ok {
-			s.none(skip.Reason, "")
+		if skipped, ok := (planfile.Restart{Skip: o.Skips}).Skipped(s.it.Owner.String(), o.Now); ok {
+			s.none(skipped.Reason, "")
 			s.it.Skipped = true
 		}
 		items = append(items, s.it)
@@ -44,8 +44,8 @@ type subject struct {
 	budgets []cluster.Budget
 	// standing counts the owner's unfinished pods that do not terminate, lagging or not.
 	standing int
-	// oneShot is true where the pods belong to Jobs, whoever made those.
-	oneShot bool
+	// once is true where a lagging pod is meant to end.
+	once bool
 	// static is true where a lagging pod is the mirror of a static one.
 	static bool
 	// hosts are the nodes under the lagging pods that do not terminate, by name.
@@ -95,7 +95,7 @@ func (s *subject) lag(p cluster.Pod, n cluster.Node) {
 	s.it.Pods = append(s.it.Pods, p)
 	s.static = s.static || p.Static
 	if !p.Terminating {
-		s.hosts[n.Name] = n
+		s.hosts[n.Name], s.once = n, s.once || p.Once
 	}
 }
 
@@ -104,11 +104,6 @@ func attach(inv *cluster.Inventory, out map[string]*subject) {
 	for i := range inv.Workloads {
 		if s := out[key(inv.Workloads[i].Owner)]; s != nil {
 			s.w = &inv.Workloads[i]
-		}
-	}
-	for _, j := range inv.Jobs {
-		if s := out[key(j.Controller)]; s != nil {
-			s.oneShot = true
 		}
 	}
 	for _, h := range inv.Webhooks {
