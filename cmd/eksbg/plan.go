@@ -204,6 +204,11 @@ func applyCommand(path, journal string) string {
 	return withState("eksbg apply "+shellQuote(path), journal)
 }
 
+// jobsCommand is what deletes finished Jobs of a side.
+func jobsCommand(path string, side state.Side, journal string) string {
+	return withState("eksbg jobs clean "+shellQuote(path)+" --cluster "+string(side), journal)
+}
+
 func withState(cmd, journal string) string {
 	if journal != "" {
 		cmd += " --state " + shellQuote(journal)

@@ -86,9 +86,24 @@ func shortly(err error) string {
 	return aws.Message(err)
 }
 
-// connect loads the configuration of every account in use and makes the clients.
+// connect makes the clients of every account in use, and finds the entrances.
 func (s *session) connect(ctx context.Context) error {
 	if s.traffic != nil {
+		return nil
+	}
+	if err := s.load(ctx); err != nil {
+		return err
+	}
+	cfg := s.configs[s.trafficAccount()]
+	s.prober = cutover.NewProber(cutover.ProberOptions{Clock: s.clock})
+	var err error
+	s.traffic, err = cutover.Open(ctx, s.file.Traffic, route53.NewFromConfig(cfg), elb.NewFromConfig(cfg), s.clock)
+	return err
+}
+
+// load reads the configuration of every account in use and makes the clients of EKS.
+func (s *session) load(ctx context.Context) error {
+	if len(s.eks) > 0 {
 		return nil
 	}
 	for _, a := range []aws.Account{s.account(state.Blue), s.account(state.Green), s.trafficAccount()} {
@@ -104,11 +119,7 @@ func (s *session) connect(ctx context.Context) error {
 	for _, side := range state.Sides {
 		s.eks[side] = eks.NewFromConfig(s.configs[s.account(side)])
 	}
-	cfg := s.configs[s.trafficAccount()]
-	s.prober = cutover.NewProber(cutover.ProberOptions{Clock: s.clock})
-	var err error
-	s.traffic, err = cutover.Open(ctx, s.file.Traffic, route53.NewFromConfig(cfg), elb.NewFromConfig(cfg), s.clock)
-	return err
+	return nil
 }
 
 func credentialStop(a aws.Account, err error) error {

@@ -50,7 +50,7 @@ func Span(e state.Expect) string {
 // line, rest in front of the others. Lines of the text stay lines.
 func Wrap(w io.Writer, first, rest, s string) {
 	lead := first
-	for _, para := range strings.Split(s, "\n") {
+	for _, para := range strings.Split(strings.ReplaceAll(s, "…", "..."), "\n") {
 		line := lead
 		empty := true
 		for _, word := range strings.Fields(para) {

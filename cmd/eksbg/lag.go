@@ -1,0 +1,294 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/eksbg/eksbg/internal/aws"
+	"github.com/eksbg/eksbg/internal/cluster"
+	"github.com/eksbg/eksbg/internal/planfile"
+	"github.com/eksbg/eksbg/internal/restart"
+	"github.com/eksbg/eksbg/internal/restart/survey"
+	"github.com/eksbg/eksbg/internal/run"
+	"github.com/eksbg/eksbg/internal/state"
+	"github.com/eksbg/eksbg/internal/ui/text"
+)
+
+type lagOptions struct {
+	streams
+	path     string
+	cluster  string
+	output   string
+	detailed bool
+}
+
+func newLagCommand(s streams, runF func(context.Context, *lagOptions) error) *cobra.Command {
+	o := &lagOptions{streams: s}
+	cmd := &cobra.Command{
+		Use:   "lag FILE",
+		Short: "List the pods whose kubelet lags, and how each owner would be restarted or why not",
+		Long: "Lists every unfinished pod on a node whose kubelet minor is below its control\n" +
+			"plane's, by owner, in the order in which `eksbg restart` takes them. Changes nothing.",
+		Example: "  eksbg lag plans/shop-hot.yaml\n  eksbg lag plans/shop-hot.yaml --cluster green -o json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.path = args[0]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return runLag(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.cluster, "cluster", "", "look at one `SIDE` only (blue or green)")
+	f.StringVarP(&o.output, "output", "o", "text", "text or json")
+	f.BoolVar(&o.detailed, "detailed-exitcode", false, "exit 2 when something lags")
+	return cmd
+}
+
+// lagging is what lag found, side by side.
+type lagging struct {
+	sides []state.Side
+	views map[state.Side]text.LagView
+	// liveUnknown says why it could not be told which cluster has traffic; outages then
+	// count as if both had it.
+	liveUnknown string
+}
+
+func runLag(ctx context.Context, o *lagOptions) error {
+	found, err := readLag(ctx, o)
+	if err == nil && o.detailed && found.any() {
+		err = exitError(state.ExitPending)
+	}
+	if o.output == "json" {
+		return found.writeJSON(o.streams, err)
+	}
+	if found == nil {
+		return err
+	}
+	if found.liveUnknown != "" {
+		text.Wrap(o.err, "Note: ", "      ", "the traffic could not be read, so outages are judged as if both clusters had it: "+clean(found.liveUnknown))
+	}
+	for i, side := range found.sides {
+		if i > 0 {
+			fmt.Fprintln(o.out)
+		}
+		text.Lag(o.out, found.views[side])
+	}
+	return err
+}
+
+func (l *lagging) any() bool {
+	for _, v := range l.views {
+		if len(v.Items) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func readLag(ctx context.Context, o *lagOptions) (*lagging, error) {
+	if o.output != "text" && o.output != "json" {
+		return nil, fmt.Errorf("-o %s: text or json", o.output)
+	}
+	sides, err := sidesOf(o.cluster)
+	if err != nil {
+		return nil, err
+	}
+	f, err := planfile.Load(o.path)
+	if err != nil {
+		return nil, err
+	}
+	s, err := newSession(o.streams, o.path, f)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stopSignals := withSignals(ctx, o.streams, "Interrupted.")
+	defer stopSignals()
+	ctx = aws.WithPatience(ctx, run.FirstContact)
+	if err := s.load(ctx); err != nil {
+		return nil, s.explain(ctx, err)
+	}
+	l, err := s.lag(ctx, sides)
+	if err != nil {
+		return nil, s.explain(ctx, err)
+	}
+	return l, nil
+}
+
+// sidesOf reads --cluster; empty is both.
+func sidesOf(flag string) ([]state.Side, error) {
+	switch side := state.Side(flag); side {
+	case "":
+		return state.Sides, nil
+	case state.Blue, state.Green:
+		return []state.Side{side}, nil
+	}
+	return nil, fmt.Errorf("--cluster %s: blue or green", flag)
+}
+
+// lag reads the clusters and the weights at the same time.
+func (s *session) lag(ctx context.Context, sides []state.Side) (*lagging, error) {
+	l := &lagging{sides: sides, views: map[state.Side]text.LagView{}}
+	invs := map[state.Side]*cluster.Inventory{}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var errs []error
+	for _, side := range sides {
+		wg.Go(func() {
+			inv, err := s.inventory(side)(ctx)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				errs = append(errs, fmt.Errorf("read the %s cluster: %w", side, err))
+				return
+			}
+			invs[side] = inv
+		})
+	}
+	live, lerr := s.live(ctx)
+	wg.Wait()
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	if lerr != nil {
+		l.liveUnknown = shortly(lerr)
+	}
+	now := s.clock.Now()
+	for _, side := range sides {
+		r := s.file.Restart
+		l.views[side] = text.LagView{Side: side, Inventory: invs[side],
+			Items:     survey.Survey(invs[side], survey.Options{Now: now, Order: r.Order, Skips: r.Skip, Allow: r.Allow, Live: lerr != nil || live[side]}),
+			Leftovers: s.leftovers(invs[side], side, now)}
+	}
+	return l, nil
+}
+
+// live tells which sides have traffic.
+func (s *session) live(ctx context.Context) (map[state.Side]bool, error) {
+	if err := s.connect(ctx); err != nil {
+		return nil, err
+	}
+	out := map[state.Side]bool{}
+	for _, t := range s.traffic {
+		share, err := t.Read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, side := range state.Sides {
+			out[side] = out[side] || share.Percent(side) > 0
+		}
+	}
+	return out, nil
+}
+
+// leftovers says in a sentence what finished Jobs and pods a cluster holds, and how
+// they are got rid of.
+func (s *session) leftovers(inv *cluster.Inventory, side state.Side, now time.Time) string {
+	all := restart.Finished(inv, time.Duration(s.file.Restart.FinishedAge), now)
+	if len(all) == 0 {
+		return ""
+	}
+	if del := all.Deletable(); len(del) > 0 {
+		return fmt.Sprintf("%s; to delete %d of them\n%s", all, len(del), jobsCommand(s.planPath, side, ""))
+	}
+	return all.String()
+}
+
+type lagDocument struct {
+	Format  int                       `json:"format"`
+	Command string                    `json:"command"`
+	Exit    int                       `json:"exit"`
+	Why     string                    `json:"why,omitempty"`
+	Cure    string                    `json:"cure,omitempty"`
+	Note    string                    `json:"note,omitempty"`
+	Cluster map[state.Side]lagCluster `json:"clusters,omitempty"`
+}
+
+type lagCluster struct {
+	Name      string     `json:"name"`
+	Version   string     `json:"version"`
+	Pods      int        `json:"pods"`
+	Lagging   int        `json:"lagging"`
+	Owners    []lagOwner `json:"owners"`
+	Leftovers string     `json:"leftovers,omitempty"`
+}
+
+type lagOwner struct {
+	Owner    string        `json:"owner"`
+	Method   survey.Method `json:"method"`
+	Stuck    bool          `json:"stuck,omitempty"`
+	Skipped  bool          `json:"skipped,omitempty"`
+	Reason   string        `json:"reason,omitempty"`
+	Cure     string        `json:"cure,omitempty"`
+	Outage   string        `json:"outage,omitempty"`
+	Replicas int32         `json:"replicas"`
+	Priority int32         `json:"priority,omitempty"`
+	Webhooks []string      `json:"webhooks,omitempty"`
+	Budgets  []string      `json:"budgets,omitempty"`
+	Target   string        `json:"target"`
+	Pods     []lagPod      `json:"pods"`
+}
+
+type lagPod struct {
+	Name        string `json:"name"`
+	Node        string `json:"node"`
+	Kubelet     string `json:"kubelet"`
+	Compute     string `json:"compute"`
+	Phase       string `json:"phase"`
+	Ready       bool   `json:"ready"`
+	Terminating bool   `json:"terminating,omitempty"`
+}
+
+// writeJSON prints the one document; l may be nil.
+func (l *lagging) writeJSON(s streams, err error) error {
+	doc := lagDocument{Format: state.FormatVersion, Command: "lag"}
+	var quiet exitError
+	switch {
+	case errors.As(err, &quiet):
+		doc.Exit = int(quiet)
+	case err != nil:
+		stop := asStop(err)
+		doc.Exit, doc.Why, doc.Cure = int(stop.Code), clean(stop.Error()), clean(stop.Cure)
+	}
+	if l != nil {
+		doc.Cluster = map[state.Side]lagCluster{}
+		if l.liveUnknown != "" {
+			doc.Note = "the traffic could not be read, so outages are judged as if both clusters had it: " + clean(l.liveUnknown)
+		}
+		for side, v := range l.views {
+			doc.Cluster[side] = lagJSON(v)
+		}
+	}
+	enc := json.NewEncoder(s.out)
+	enc.SetIndent("", "  ")
+	if werr := enc.Encode(doc); werr != nil {
+		return werr
+	}
+	if doc.Exit != 0 {
+		return exitError(doc.Exit)
+	}
+	return nil
+}
+
+func lagJSON(v text.LagView) lagCluster {
+	_, pods := v.Inventory.PodCount()
+	c := lagCluster{Name: v.Inventory.Name, Version: v.Inventory.Version, Pods: pods, Owners: []lagOwner{}, Leftovers: v.Leftovers}
+	for _, it := range v.Items {
+		c.Lagging += len(it.Pods)
+		o := lagOwner{Owner: it.Owner.String(), Method: it.Method, Stuck: it.Stuck(), Skipped: it.Skipped, Reason: it.Reason, Cure: it.Cure,
+			Outage: it.Outage, Replicas: it.Replicas, Priority: it.Priority, Webhooks: it.Webhooks, Budgets: it.Budgets, Target: v.Inventory.Version}
+		for _, p := range it.Pods {
+			n, _ := v.Inventory.Node(p.Node)
+			o.Pods = append(o.Pods, lagPod{Name: p.Name, Node: p.Node, Kubelet: n.Kubelet, Compute: n.Compute, Phase: p.Phase, Ready: p.Ready, Terminating: p.Terminating})
+		}
+		c.Owners = append(c.Owners, o)
+	}
+	return c
+}
