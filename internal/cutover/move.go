@@ -68,6 +68,10 @@ func (s *Stage) begin(ctx context.Context, rec state.Recorder, m mover, w want) 
 		return nil, err
 	}
 	seq, err := rec.Intent(m.call(), m.object(), c, c.undo())
+	var withheld *state.Withheld
+	if errors.As(err, &withheld) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, &journalError{err}
 	}

@@ -87,13 +87,14 @@ func (s *Stage) recorded(sc *scene) string {
 }
 
 // goBack puts every target back to its weights from before the run, in reverse order.
-// It needs no journal, is not ended by an interrupt (semantics 14), and waits for an
-// endpoint that is away however short the patience before it was. The stop that it
-// returns says what is true then: exit 5 only when the traffic is back (semantics 15).
+// It needs no journal and no lock, is not ended by an interrupt (semantics 14), and
+// waits for an endpoint that is away however short the patience before it was. The stop
+// that it returns says what is true then: exit 5 only when the traffic is back
+// (semantics 15).
 func (s *Stage) goBack(ctx context.Context, rec state.Recorder, why *retreat) error {
 	bctx, cancel := outlive(eksaws.FullPatience(ctx))
 	defer cancel()
-	quiet := s.tolerant(rec)
+	quiet := s.tolerant(state.Unguarded(rec)) // no lock either
 	if !why.known {
 		_ = quiet.Record(state.Record{Kind: state.RecordWarning, Text: "the traffic goes back: " + why.why,
 			Detail: detail(backDetail{PutBack: "due", Why: why.why})}) // a tolerant recorder has no errors

@@ -10,8 +10,8 @@ import (
 	"github.com/eksbg/eksbg/internal/state"
 )
 
-// tolerant gives a recorder that never fails: what the journal does not take goes to
-// the stage's Stderr (semantics 14).
+// tolerant gives a recorder that a journal never fails: what it does not take goes to
+// the stage's Stderr (semantics 14). Intents that the lock withholds stay withheld.
 func (s *Stage) tolerant(rec state.Recorder) state.Recorder {
 	if t, ok := rec.(*tolerantRecorder); ok {
 		return t
@@ -28,6 +28,10 @@ type tolerantRecorder struct {
 
 func (t *tolerantRecorder) Intent(call, object string, detail, undo any) (int64, error) {
 	seq, err := t.rec.Intent(call, object, detail, undo)
+	var withheld *state.Withheld
+	if errors.As(err, &withheld) { // not the journal: the lock does not allow the change
+		return 0, err
+	}
 	if err != nil {
 		t.tell(state.Record{Kind: state.RecordIntent, Change: &state.Change{Call: call, Object: object, Detail: raw(detail), Undo: raw(undo)}}, err)
 		return -1, nil

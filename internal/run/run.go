@@ -84,6 +84,7 @@ func (w *Walker) Walk(ctx context.Context) error {
 		timedOut.Code, timedOut.Why = state.ExitResumable, "the time that --timeout gives is over: "+stop.Why
 		stop = &timedOut
 	}
+	stop = causedBy(ctx, stop)
 	if stop == nil {
 		exit := int(state.ExitDone)
 		if _, err := w.Journal.Append(state.Record{Kind: state.RecordClosed, Text: "all steps are done", Exit: &exit}); err != nil {

@@ -12,6 +12,18 @@ import (
 	"github.com/eksbg/eksbg/internal/state"
 )
 
+// causedBy gives an interrupted run the code and the cure of what interrupted it, where
+// that is a stop itself: the lock was lost (semantics 23).
+func causedBy(ctx context.Context, stop *state.Stop) *state.Stop {
+	var cause *state.Stop
+	if stop == nil || stop.Code != state.ExitInterrupted || !errors.As(context.Cause(ctx), &cause) {
+		return stop
+	}
+	out := *cause
+	out.Why += "\n" + stop.Why
+	return &out
+}
+
 // stopFor gives an error the exit code and the cure that users are promised.
 func (w *Walker) stopFor(ctx context.Context, spec state.StepSpec, err error) *state.Stop {
 	var stop *state.Stop

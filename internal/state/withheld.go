@@ -1,0 +1,28 @@
+package state
+
+import "fmt"
+
+// Withheld says that a change must not be made now, because the lock that allows it
+// cannot be shown to be held. Nothing is wrong with the journal, and nothing has been
+// written or sent.
+type Withheld struct {
+	// Change names the call and the object.
+	Change string
+	Err    error
+}
+
+// Error names the change and why it was not made.
+func (w *Withheld) Error() string { return fmt.Sprintf("%s is withheld: %v", w.Change, w.Err) }
+
+// Unwrap gives why.
+func (w *Withheld) Unwrap() error { return w.Err }
+
+// Unguarded gives the recorder for changes that need no lock: putting back what the
+// run has changed (semantics 14). Recorders that guard their intents have a method
+// Unguarded; every other one is returned as it is.
+func Unguarded(rec Recorder) Recorder {
+	if g, ok := rec.(interface{ Unguarded() Recorder }); ok {
+		return g.Unguarded()
+	}
+	return rec
+}
