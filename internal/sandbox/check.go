@@ -41,6 +41,7 @@ func (s *Scenario) check() error {
 	for _, side := range []string{Blue, Green} {
 		s.Side(side).check("clusters."+side, bad)
 	}
+	s.checkAccount(bad)
 	s.checkAddresses(bad)
 	s.checkTraffic(bad)
 	s.checkMishaps(bad)

@@ -89,12 +89,12 @@ func (s *Sandbox) startCluster(ctx context.Context, side string, nth int64) erro
 	}
 	c := &cluster{side: side, name: def.Name, token: "sandbox-" + side + "-" + hex.EncodeToString(secret)}
 	d := s.scenario.Durations
-	fargate := kube.FargateOptions{Startup: d.FargateStartup, Jitter: d.Jitter, Stop: d.PodStop, MaxNodes: def.MaxNodes}
+	fargate := kube.FargateOptions{Startup: d.FargateStartup, Jitter: d.Jitter, Stop: d.PodStop, MaxNodes: def.MaxNodes, Account: s.fargate}
 	for _, n := range def.Subnets {
 		fargate.Subnets = append(fargate.Subnets, kube.Subnet{ID: n.ID, CIDR: n.CIDR, Zone: n.Zone})
 	}
 	for _, p := range def.Profiles {
-		profile := kube.Profile{Name: p.Name}
+		profile := kube.Profile{Name: p.Name, Subnets: p.Subnets}
 		for _, sel := range p.Selectors {
 			profile.Selectors = append(profile.Selectors, kube.Selector{Namespace: sel.Namespace, Labels: sel.Labels})
 		}

@@ -13,11 +13,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/eksbg/eksbg/internal/sandbox/ec2"
 	"github.com/eksbg/eksbg/internal/sandbox/edge"
 	"github.com/eksbg/eksbg/internal/sandbox/eks"
 	"github.com/eksbg/eksbg/internal/sandbox/elbv2"
 	"github.com/eksbg/eksbg/internal/sandbox/kube"
 	"github.com/eksbg/eksbg/internal/sandbox/route53"
+	"github.com/eksbg/eksbg/internal/sandbox/servicequotas"
 	"github.com/eksbg/eksbg/internal/sandbox/sts"
 	"github.com/eksbg/eksbg/internal/sandbox/wire"
 )
@@ -43,6 +45,7 @@ type Sandbox struct {
 	scenario *Scenario
 	dir      string
 	born     time.Time
+	speed    float64
 
 	kubernetes func(context.Context, kube.Options) (Kubernetes, error)
 
@@ -53,6 +56,9 @@ type Sandbox struct {
 	route53 *route53.Service
 	elbv2   *elbv2.Service
 	sts     *sts.Service
+	ec2     *ec2.Service
+	quotas  *servicequotas.Service
+	fargate *kube.Account
 
 	clusters  map[string]*cluster
 	balancers []balancer
@@ -105,7 +111,7 @@ func begin(o Options) (*Sandbox, error) {
 		return nil, fmt.Errorf("start the sandbox: make its folder: %w", err)
 	}
 	return &Sandbox{
-		scenario: scenario, dir: dir, born: time.Now(), kubernetes: o.Kubernetes, keys: wire.NewKeys(),
+		scenario: scenario, dir: dir, born: time.Now(), speed: o.Speed, kubernetes: o.Kubernetes, keys: wire.NewKeys(),
 		clusters: map[string]*cluster{}, urls: map[string]string{},
 	}, nil
 }
@@ -120,7 +126,7 @@ func (s *Sandbox) start(ctx context.Context) error {
 	}
 	s.makeServices()
 	for _, step := range []func() error{
-		s.seedEKS, s.seedALBs, s.seedZones, s.serveAWS,
+		s.makeAccount, s.seedEKS, s.seedALBs, s.seedZones, s.serveAWS,
 		func() error { return s.startClusters(ctx) },
 		func() error { s.elbv2.Settle(); return nil },
 		s.startEdge, s.writeFiles, s.startWorld,
@@ -169,7 +175,7 @@ func (s *Sandbox) serveAWS() error {
 		Clusters: func() []string { return []string{s.scenario.Clusters.Blue.Name, s.scenario.Clusters.Green.Name} },
 	})
 	s.serve("STS", s.sts, listener)
-	for name, svc := range map[string]wire.Service{"EKS": s.eks, "ROUTE_53": s.route53, "ELASTIC_LOAD_BALANCING_V2": s.elbv2} {
+	for name, svc := range map[string]wire.Service{"EKS": s.eks, "ROUTE_53": s.route53, "ELASTIC_LOAD_BALANCING_V2": s.elbv2, "EC2": s.ec2, "SERVICE_QUOTAS": s.quotas} {
 		listener, err := loopback()
 		if err != nil {
 			return err

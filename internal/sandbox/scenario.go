@@ -37,11 +37,13 @@ type Scenario struct {
 	// CredentialsLast is how long after the start the credentials of the env file run
 	// out; 0 is never.
 	CredentialsLast time.Duration `yaml:"credentialsLast,omitempty"`
-	Plan            Plan          `yaml:"plan"`
-	Durations       Durations     `yaml:"durations,omitempty"`
-	Clusters        Clusters      `yaml:"clusters"`
-	Zones           []Zone        `yaml:"zones,omitempty"`
-	ALBs            []ALB         `yaml:"albs,omitempty"`
+	// Quotas are the account's, for both clusters together.
+	Quotas    Quotas    `yaml:"quotas,omitempty"`
+	Plan      Plan      `yaml:"plan"`
+	Durations Durations `yaml:"durations,omitempty"`
+	Clusters  Clusters  `yaml:"clusters"`
+	Zones     []Zone    `yaml:"zones,omitempty"`
+	ALBs      []ALB     `yaml:"albs,omitempty"`
 	// Updates are control-plane or add-on updates that fail, Insights what the
 	// clusters' insights say beyond what EKS works out by itself.
 	Updates  []UpdateFailure `yaml:"updateFailures,omitempty"`
@@ -173,6 +175,9 @@ type Addon struct {
 type Profile struct {
 	Name      string            `yaml:"name"`
 	Selectors []ProfileSelector `yaml:"selectors"`
+	// Subnets are the ids of those of the cluster's subnets that its pods get addresses
+	// from; none means all.
+	Subnets []string `yaml:"subnets,omitempty"`
 }
 
 // ProfileSelector matches pods by namespace and labels, with the wildcards * and ?.

@@ -30,7 +30,7 @@ type balancer struct {
 func (s *Sandbox) seedEKS() error {
 	for _, side := range []string{Blue, Green} {
 		c := s.scenario.Side(side)
-		in := eks.Cluster{Name: c.Name, Version: c.Version, CreatedAt: s.born.AddDate(0, -7, 0)}
+		in := eks.Cluster{Name: c.Name, Version: c.Version, VPC: vpc(c.Name), CreatedAt: s.born.AddDate(0, -7, 0)}
 		for _, n := range c.Subnets {
 			in.Subnets = append(in.Subnets, n.ID)
 		}
@@ -39,8 +39,11 @@ func (s *Sandbox) seedEKS() error {
 		}
 		for _, p := range c.Profiles {
 			f := eks.FargateProfile{
-				Name: p.Name, Subnets: in.Subnets, CreatedAt: in.CreatedAt,
+				Name: p.Name, Subnets: p.Subnets, CreatedAt: in.CreatedAt,
 				PodExecutionRoleARN: fmt.Sprintf("arn:aws:iam::%s:role/%s-pods", s.scenario.Account, c.Name),
+			}
+			if len(p.Subnets) == 0 {
+				f.Subnets = in.Subnets
 			}
 			for _, sel := range p.Selectors {
 				f.Selectors = append(f.Selectors, eks.Selector{Namespace: sel.Namespace, Labels: sel.Labels})
