@@ -115,9 +115,13 @@ func (s *subject) budget(b cluster.Budget) {
 	}
 }
 
-// overlap enters that more than one budget selects a pod. The Eviction API answers 500
-// then, whatever they allow (kubernetes/pkg/registry/core/pod/storage/eviction.go).
+// overlap enters that more than one budget selects a pod; of several such pods the
+// first by name is told of. The Eviction API answers 500 then, whatever they allow
+// (kubernetes/pkg/registry/core/pod/storage/eviction.go).
 func (s *subject) overlap(inv *cluster.Inventory, p cluster.Pod) {
+	if len(p.Budgets) < 2 {
+		return
+	}
 	var names []string
 	for _, b := range p.Budgets {
 		if b >= 0 && b < len(inv.Budgets) {
@@ -125,8 +129,12 @@ func (s *subject) overlap(inv *cluster.Inventory, p cluster.Pod) {
 		}
 	}
 	slices.Sort(names)
-	if names = slices.Compact(names); len(names) > 1 {
-		s.it.Overlap = fmt.Sprintf("PodDisruptionBudgets %s all select pod %s/%s", strings.Join(names, ", "), p.Namespace, p.Name)
+	if names = slices.Compact(names); len(names) < 2 {
+		return
+	}
+	said := fmt.Sprintf("PodDisruptionBudgets %s all select pod %s/%s", strings.Join(names, ", "), p.Namespace, p.Name)
+	if s.it.Overlap == "" || said < s.it.Overlap {
+		s.it.Overlap = said
 	}
 }
 

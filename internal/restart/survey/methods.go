@@ -96,7 +96,12 @@ func deployment(s *subject) []way {
 	if s.w.Paused {
 		return s.ifAllowed("paused Deployment", "resume it", s.evict(""))
 	}
-	rollout := s.rollout(min(int(s.w.MaxUnavailable), n), int(s.w.MaxSurge+s.w.MaxUnavailable))
+	surge, away := int(s.w.MaxSurge), min(int(s.w.MaxUnavailable), n)
+	if surge == 0 && away == 0 {
+		// So does the controller (ResolveFenceposts): nothing would move otherwise.
+		away = 1
+	}
+	rollout := s.rollout(away, surge+away)
 	if s.w.Strategy == cluster.StrategyRecreate {
 		rollout = s.rollout(n, 0)
 	}
@@ -164,7 +169,10 @@ func Ordinal(pod string) (int, bool) {
 		return 0, false
 	}
 	n, err := strconv.ParseInt(digits, 10, 32)
-	return int(n), err == nil
+	if err != nil {
+		return 0, false
+	}
+	return int(n), true
 }
 
 // replicaSet: a ReplicaSet or ReplicationController that nobody controls.

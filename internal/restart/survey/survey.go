@@ -120,14 +120,12 @@ func attach(inv *cluster.Inventory, out map[string]*subject) {
 		}
 		if !p.Terminating {
 			s.standing++
+			s.overlap(inv, p)
 		}
 		for _, b := range p.Budgets {
 			if b >= 0 && b < len(inv.Budgets) {
 				s.budget(inv.Budgets[b])
 			}
-		}
-		if len(p.Budgets) > 1 && s.it.Overlap == "" {
-			s.overlap(inv, p)
 		}
 	}
 }

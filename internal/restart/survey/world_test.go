@@ -31,7 +31,9 @@ func own(apiVersion, namespace, kind, name string) cluster.Owner {
 	return cluster.Owner{APIVersion: apiVersion, Namespace: namespace, Kind: kind, Name: name, UID: namespace + kind + name}
 }
 
-func deploy(namespace, name string) cluster.Owner { return own("apps/v1", namespace, "Deployment", name) }
+func deploy(namespace, name string) cluster.Owner {
+	return own("apps/v1", namespace, "Deployment", name)
+}
 func stateful(namespace, name string) cluster.Owner {
 	return own("apps/v1", namespace, "StatefulSet", name)
 }
