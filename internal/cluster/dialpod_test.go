@@ -212,7 +212,7 @@ func TestDialPodRefused(t *testing.T) {
 	}{
 		"forbidden": {func(w http.ResponseWriter) { status(w, 403, metav1.StatusReasonForbidden) }, apierrors.IsForbidden, "verb create on pods/portforward"},
 		"no pod":    {func(w http.ResponseWriter) { status(w, 404, metav1.StatusReasonNotFound) }, apierrors.IsNotFound, "port 53 of pod shop/cart in cluster shop-green"},
-		"proxy":     {func(w http.ResponseWriter) { http.Error(w, "no upgrades here", 502) }, func(error) bool { return true }, "502 Bad Gateway: no upgrades here"},
+		"proxy":     {func(w http.ResponseWriter) { http.Error(w, "no upgrades here", http.StatusBadGateway) }, func(error) bool { return true }, "502 Bad Gateway: no upgrades here"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
