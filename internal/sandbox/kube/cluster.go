@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/eksbg/eksbg/internal/sandbox/kube/apiserver"
 	"github.com/eksbg/eksbg/internal/sandbox/kube/controllers"
@@ -46,8 +47,8 @@ type Cluster struct {
 
 var _ wire.Service = (*Cluster)(nil)
 
-// New makes a cluster with the namespaces default, kube-system, kube-public and
-// kube-node-lease and nothing else. Nothing runs before Start.
+// New makes a cluster with what every cluster has (namespaces, the Service kubernetes, the
+// priority classes of the system) and nothing else. Nothing runs before Start.
 func New(o Options) (*Cluster, error) {
 	if o.Version == nil {
 		return nil, errors.New("kube: Options.Version is needed")
@@ -88,7 +89,21 @@ func New(o Options) (*Cluster, error) {
 			return nil, err
 		}
 	}
-	return c, nil
+	for _, p := range registry.SystemPriorities() {
+		if err := c.Create(p); err != nil {
+			return nil, err
+		}
+	}
+	return c, c.Create(ownService())
+}
+
+// ownService is the Service that the API server keeps for itself.
+func ownService() *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "kubernetes", Labels: map[string]string{"component": "apiserver", "provider": "kubernetes"}},
+		Spec: corev1.ServiceSpec{ClusterIP: "172.20.0.1", Ports: []corev1.ServicePort{
+			{Name: "https", Port: 443, TargetPort: intstr.FromInt32(443), Protocol: corev1.ProtocolTCP}}},
+	}
 }
 
 // Start runs the controllers and Fargate until ctx ends or Close is called. It returns

@@ -58,6 +58,9 @@ const (
 	AnnotationRun   = fargate.AnnotationRun
 	AnnotationExit  = fargate.AnnotationExit
 	AnnotationReady = fargate.AnnotationReady
+
+	AnnotationForget = fargate.AnnotationForget
+	AnnotationFail   = fargate.AnnotationFail
 )
 
 // NodeInfo is a node as the sandbox's AWS half sees it.

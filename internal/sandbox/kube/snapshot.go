@@ -2,10 +2,12 @@ package kube
 
 import (
 	"encoding/json"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -99,7 +101,7 @@ func name(res *registry.Resource, o store.Object) string {
 
 // add takes an object in, unless it follows from another or says only when something was.
 func (w *World) add(res *registry.Resource, o store.Object) {
-	if metav1.GetControllerOf(o) != nil {
+	if metav1.GetControllerOf(o) != nil || everywhere(o) {
 		return
 	}
 	switch o := o.(type) {
@@ -110,6 +112,12 @@ func (w *World) add(res *registry.Resource, o store.Object) {
 		w.workload(res, o, o.Spec, o.Spec.Template)
 	case *appsv1.ReplicaSet:
 		w.workload(res, o, o.Spec, o.Spec.Template)
+	case *corev1.ReplicationController:
+		w.workload(res, o, o.Spec, *o.Spec.Template)
+	case *registry.Rollout:
+		spec := o.Spec
+		spec.RestartAt = nil
+		w.workload(res, o, spec, o.Spec.Template)
 	case *appsv1.StatefulSet:
 		w.workload(res, o, o.Spec, o.Spec.Template)
 	case *appsv1.DaemonSet:
@@ -129,6 +137,21 @@ func (w *World) add(res *registry.Resource, o store.Object) {
 	default:
 		w.Objects[name(res, o)] = plain(part(o))
 	}
+}
+
+// everywhere is true for what every cluster has without anybody asking for it.
+func everywhere(o store.Object) bool {
+	switch o.(type) {
+	case *corev1.Service:
+		return o.GetNamespace() == metav1.NamespaceDefault && o.GetName() == "kubernetes"
+	case *corev1.ConfigMap:
+		return o.GetName() == "kube-root-ca.crt"
+	case *corev1.ServiceAccount:
+		return o.GetName() == "default"
+	case *schedulingv1.PriorityClass:
+		return strings.HasPrefix(o.GetName(), "system-")
+	}
+	return false
 }
 
 // part is the spec of an object that has one; of Leases, whose spec is all times and

@@ -108,7 +108,7 @@ func TestTables(t *testing.T) {
 		{"/api/v1/namespaces/default/pods/db-0", "Name,Ready,Status,Restarts,Age,IP*,Node*,Nominated Node*,Readiness Gates*", "db-0 1/1 Running 0"},
 		{"/api/v1/nodes", "Name,Status,Roles,Age,Version,Internal-IP*,External-IP*,OS-Image*,Kernel-Version*,Container-Runtime*", "fargate-ip-"},
 		{"/apis/policy/v1/poddisruptionbudgets", "Name,Min Available,Max Unavailable,Allowed Disruptions,Age", "b 1 N/A 1"},
-		{"/api/v1/services", "Name,Type,Cluster-IP,External-IP,Port(s),Age,Selector*", "web ClusterIP 172.20."},
+		{"/api/v1/services", "Name,Type,Cluster-IP,External-IP,Port(s),Age,Selector*", "kubernetes ClusterIP 172.20.0.1 <none> 443/TCP"},
 	} {
 		w := r.raw("GET", c.path, as, nil)
 		var table metav1.Table
@@ -171,10 +171,12 @@ func TestDiscovery(t *testing.T) {
 			}
 		}
 	}
-	if want := []string{"/v1", "apps/v1", "batch/v1", "autoscaling/v2", "policy/v1", "coordination.k8s.io/v1"}; !slices.Equal(names, want) {
+	if want := []string{"/v1", "admissionregistration.k8s.io/v1", "apps/v1", "batch/v1", "autoscaling/v2", "policy/v1", "scheduling.k8s.io/v1",
+		"coordination.k8s.io/v1", "argoproj.io/v1alpha1"}; !slices.Equal(names, want) {
 		t.Errorf("groups %v, want %v", names, want)
 	}
-	if want := "[v1 pods/eviction Eviction apps/v1 deployments/scale Scale apps/v1 replicasets/scale Scale apps/v1 statefulsets/scale Scale]"; fmt.Sprint(subs) != want {
+	if want := "[v1 pods/eviction Eviction v1 replicationcontrollers/scale Scale apps/v1 deployments/scale Scale apps/v1 replicasets/scale Scale "+
+		"apps/v1 statefulsets/scale Scale argoproj.io/v1alpha1 rollouts/scale Scale]"; fmt.Sprint(subs) != want {
 		t.Errorf("subresources %v, want %s", subs, want)
 	}
 }
@@ -188,7 +190,7 @@ func TestOpenAPI(t *testing.T) {
 			URL string `json:"serverRelativeURL"`
 		} `json:"paths"`
 	}
-	if err := json.Unmarshal(r.raw("GET", "/openapi/v3", mimeJSON, nil).Body.Bytes(), &index); err != nil || len(index.Paths) != 6 {
+	if err := json.Unmarshal(r.raw("GET", "/openapi/v3", mimeJSON, nil).Body.Bytes(), &index); err != nil || len(index.Paths) != 9 {
 		t.Fatalf("index %+v (%v)", index, err)
 	}
 	w := r.raw("GET", index.Paths["apis/apps/v1"].URL, mimeJSON, nil)

@@ -12,7 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/eksbg/eksbg/internal/sandbox/kube/registry"
 )
 
 const (
@@ -32,7 +33,7 @@ type accepted struct {
 var fallback = mustSerializer(mediaJSON)
 
 func mustSerializer(media string) accepted {
-	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), media)
+	info, ok := runtime.SerializerInfoForMediaType(registry.Codecs.SupportedMediaTypes(), media)
 	if !ok {
 		panic("apiserver: client-go has no serializer for " + media)
 	}
@@ -40,8 +41,9 @@ func mustSerializer(media string) accepted {
 }
 
 // negotiate takes the first clause of the Accept header that can be served. With watching
-// only media types that can be streamed can.
-func negotiate(r *http.Request, watching bool) (accepted, error) {
+// only media types that can be streamed can. res may be nil; the objects of a custom one
+// have no protobuf form, only their metadata has.
+func negotiate(r *http.Request, res *registry.Resource, watching bool) (accepted, error) {
 	header := r.Header.Get("Accept")
 	if header == "" {
 		return fallback, nil
@@ -54,11 +56,14 @@ func negotiate(r *http.Request, watching bool) (accepted, error) {
 		if media == "*/*" || media == "application/*" {
 			media = mediaJSON
 		}
-		info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), media)
+		info, ok := runtime.SerializerInfoForMediaType(registry.Codecs.SupportedMediaTypes(), media)
 		if !ok || media != mediaJSON && media != mediaYAML && media != mediaProto || watching && info.StreamSerializer == nil {
 			continue
 		}
 		as := params["as"]
+		if media == mediaProto && as == "" && res != nil && res.Custom {
+			continue
+		}
 		switch as {
 		case "", "PartialObjectMetadata", "PartialObjectMetadataList":
 		case "Table":
@@ -117,7 +122,7 @@ func decode(r *http.Request, body []byte, kind schema.GroupVersionKind) (runtime
 		}
 		media = m
 	}
-	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), media)
+	info, ok := runtime.SerializerInfoForMediaType(registry.Codecs.SupportedMediaTypes(), media)
 	if !ok {
 		return nil, unsupportedMedia(media)
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
+	"slices"
+	"strings"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,19 +21,29 @@ import (
 )
 
 // readPatch returns the patch and its type. Server-side apply is not served.
-func readPatch(r *http.Request) ([]byte, types.PatchType, error) {
+func readPatch(r *http.Request, custom bool) ([]byte, types.PatchType, error) {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil {
 		media = r.Header.Get("Content-Type")
 	}
-	switch t := types.PatchType(media); t {
-	case types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType:
+	known := []types.PatchType{types.JSONPatchType, types.MergePatchType}
+	if !custom {
+		known = append(known, types.StrategicMergePatchType)
+	}
+	if t := types.PatchType(media); slices.Contains(known, t) {
 		b, err := readBody(r)
 		return b, t, err
 	}
 	return nil, "", apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", schema.GroupResource{}, "", fmt.Sprintf(
-		"the body of the request was in an unknown format (%s) - accepted media types include: %s, %s, %s",
-		media, types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType), 0, true)
+		"the body of the request was in an unknown format (%s) - accepted media types include: %s", media, joined(known)), 0, true)
+}
+
+func joined(types []types.PatchType) string {
+	var out []string
+	for _, t := range types {
+		out = append(out, string(t))
+	}
+	return strings.Join(out, ", ")
 }
 
 // apply patches an object. into is an empty object of its type.
@@ -82,7 +94,7 @@ func (s *Server) patch(w http.ResponseWriter, r *http.Request, q request) error 
 	if err != nil {
 		return err
 	}
-	p, t, err := readPatch(r)
+	p, t, err := readPatch(r, q.res.Custom)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/eksbg/eksbg/internal/sandbox/kube/registry"
 	"github.com/eksbg/eksbg/internal/sandbox/kube/store"
@@ -25,7 +24,7 @@ import (
 
 // render sends one object in the form the client asked for.
 func (s *Server) render(w http.ResponseWriter, r *http.Request, q request, code int, o store.Object) error {
-	a, err := negotiate(r, false)
+	a, err := negotiate(r, q.res, false)
 	if err != nil {
 		return err
 	}
@@ -68,7 +67,7 @@ type selection struct {
 
 func selects(r *http.Request, q request) (selection, error) {
 	sel := selection{res: q.res}
-	err := scheme.ParameterCodec.DecodeParameters(r.URL.Query(), schema.GroupVersion{Version: "v1"}, &sel.opts)
+	err := registry.Parameters.DecodeParameters(r.URL.Query(), schema.GroupVersion{Version: "v1"}, &sel.opts)
 	if err != nil {
 		return sel, apierrors.NewBadRequest(err.Error())
 	}
@@ -138,7 +137,7 @@ func revision(rv string) (uint64, error) {
 }
 
 func (s *Server) list(w http.ResponseWriter, r *http.Request, q request) error {
-	a, err := negotiate(r, false)
+	a, err := negotiate(r, q.res, false)
 	if err != nil {
 		return err
 	}

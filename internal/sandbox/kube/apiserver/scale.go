@@ -7,8 +7,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/eksbg/eksbg/internal/sandbox/kube/registry"
@@ -32,6 +34,12 @@ func scaleOf(o store.Object) *autoscalingv1.Scale {
 		s.Spec.Replicas, s.Status.Replicas, sel = *w.Spec.Replicas, w.Status.Replicas, w.Spec.Selector
 	case *appsv1.StatefulSet:
 		s.Spec.Replicas, s.Status.Replicas, sel = *w.Spec.Replicas, w.Status.Replicas, w.Spec.Selector
+	case *registry.Rollout:
+		s.Spec.Replicas, s.Status.Replicas, sel = *w.Spec.Replicas, w.Status.Replicas, w.Spec.Selector
+	case *corev1.ReplicationController:
+		s.Spec.Replicas, s.Status.Replicas = *w.Spec.Replicas, w.Status.Replicas
+		s.Status.Selector = labels.FormatLabels(w.Spec.Selector)
+		return s
 	}
 	if ls, err := metav1.LabelSelectorAsSelector(sel); err == nil {
 		s.Status.Selector = ls.String()
@@ -49,6 +57,10 @@ func setReplicas(o store.Object, n int32) store.Object {
 		w.Spec.Replicas = &n
 	case *appsv1.StatefulSet:
 		w.Spec.Replicas = &n
+	case *corev1.ReplicationController:
+		w.Spec.Replicas = &n
+	case *registry.Rollout:
+		w.Spec.Replicas = &n
 	}
 	return next
 }
@@ -62,7 +74,7 @@ func (s *Server) getScale(w http.ResponseWriter, r *http.Request, q request) err
 }
 
 func (s *Server) renderScale(w http.ResponseWriter, r *http.Request, o store.Object) error {
-	a, err := negotiate(r, false)
+	a, err := negotiate(r, nil, false)
 	if err != nil {
 		return err
 	}
@@ -87,7 +99,7 @@ func (s *Server) updateScale(w http.ResponseWriter, r *http.Request, q request) 
 }
 
 func (s *Server) patchScale(w http.ResponseWriter, r *http.Request, q request) error {
-	p, t, err := readPatch(r)
+	p, t, err := readPatch(r, false)
 	if err != nil {
 		return err
 	}

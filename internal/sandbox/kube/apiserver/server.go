@@ -171,7 +171,7 @@ func (s *Server) serveDiscovery(w http.ResponseWriter, r *http.Request, q reques
 			writeError(w, r, notServed(r, q))
 			return
 		}
-		a, err := negotiate(r, false)
+		a, err := negotiate(r, nil, false)
 		if err != nil {
 			a = fallback // the older discovery documents are always to be had
 		}

@@ -26,7 +26,7 @@ func writeStatus(w http.ResponseWriter, r *http.Request, s metav1.Status) {
 	if s.Details != nil && s.Details.RetryAfterSeconds > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(s.Details.RetryAfterSeconds)))
 	}
-	a, err := negotiate(r, false)
+	a, err := negotiate(r, nil, false)
 	if err != nil {
 		a = fallback
 	}

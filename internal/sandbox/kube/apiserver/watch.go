@@ -36,7 +36,7 @@ type stream struct {
 }
 
 func (s *Server) watch(w http.ResponseWriter, r *http.Request, q request) error {
-	a, err := negotiate(r, true)
+	a, err := negotiate(r, q.res, true)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/eksbg/eksbg/internal/sandbox/kube/registry"
 	"github.com/eksbg/eksbg/internal/sandbox/kube/store"
@@ -80,6 +79,11 @@ func (s *Server) update(w http.ResponseWriter, r *http.Request, q request) error
 	o, err := s.Registry.Change(q.res, q.namespace, q.name, registry.Sub(q.sub), dry, func(store.Object) (store.Object, error) {
 		return want, nil
 	})
+	if apierrors.IsNotFound(err) && q.sub == "" && q.res.PutCreates() && want.GetResourceVersion() == "" {
+		if o, err = s.Registry.Create(q.res, want, dry); err == nil {
+			return s.render(w, r, q, http.StatusCreated, o)
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -94,7 +98,7 @@ func deleteOptions(r *http.Request) (metav1.DeleteOptions, error) {
 		return o, err
 	}
 	if len(b) == 0 {
-		if err := scheme.ParameterCodec.DecodeParameters(r.URL.Query(), schema.GroupVersion{Version: "v1"}, &o); err != nil {
+		if err := registry.Parameters.DecodeParameters(r.URL.Query(), schema.GroupVersion{Version: "v1"}, &o); err != nil {
 			return o, apierrors.NewBadRequest(err.Error())
 		}
 	} else {
@@ -135,7 +139,7 @@ func (s *Server) delete(w http.ResponseWriter, r *http.Request, q request) error
 }
 
 func (s *Server) deleteCollection(w http.ResponseWriter, r *http.Request, q request) error {
-	a, err := negotiate(r, false)
+	a, err := negotiate(r, q.res, false)
 	if err != nil {
 		return err
 	}

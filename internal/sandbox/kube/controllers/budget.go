@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"fmt"
 	"maps"
 	"time"
 
@@ -40,8 +41,12 @@ func (m *Manager) syncBudget(c *controller[string], key string) error {
 	}
 	next := pdb.DeepCopy()
 	s := &next.Status
-	s.ObservedGeneration = pdb.Generation
-	s.ExpectedPods, s.DesiredHealthy = m.expected(pdb, pods)
+	expected, desired, err := m.expected(pdb, pods)
+	if err != nil {
+		registry.SetDisruptionFailed(next, err, m.reg.Now())
+		return m.writeBudget(pdb, next)
+	}
+	s.ObservedGeneration, s.ExpectedPods, s.DesiredHealthy = pdb.Generation, expected, desired
 	var again time.Duration
 	s.DisruptedPods, again = m.disrupted(pdb, pods)
 	s.CurrentHealthy = 0
@@ -58,75 +63,102 @@ func (m *Manager) syncBudget(c *controller[string], key string) error {
 	if again > 0 {
 		c.AddAfter(store.KeyOf(pdb), again)
 	}
-	if equality.Semantic.DeepEqual(next.Status, pdb.Status) {
+	return m.writeBudget(pdb, next)
+}
+
+func (m *Manager) writeBudget(was, next *policyv1.PodDisruptionBudget) error {
+	if equality.Semantic.DeepEqual(next.Status, was.Status) {
 		return nil
 	}
-	_, err = update(m, registry.PodDisruptionBudgets, registry.Status, next)
+	_, err := update(m, registry.PodDisruptionBudgets, registry.Status, next)
 	return err
 }
 
 // expected is how many pods there should be and how many of them healthy: for an absolute
 // minAvailable as many as there are, otherwise what their controllers want.
-func (m *Manager) expected(pdb *policyv1.PodDisruptionBudget, pods []*corev1.Pod) (expected, healthy int32) {
+func (m *Manager) expected(pdb *policyv1.PodDisruptionBudget, pods []*corev1.Pod) (expected, healthy int32, err error) {
+	scaled := pdb.Spec.MaxUnavailable
 	switch {
-	case pdb.Spec.MaxUnavailable != nil:
-		expected = m.controllersWant(pods)
-		n, err := intstr.GetScaledValueFromIntOrPercent(pdb.Spec.MaxUnavailable, int(expected), true)
-		if err != nil {
-			return expected, expected
-		}
-		return expected, max(expected-int32(n), 0)
+	case scaled != nil:
 	case pdb.Spec.MinAvailable == nil:
-		return int32(len(pods)), 0
+		return 0, 0, nil
 	case pdb.Spec.MinAvailable.Type == intstr.Int:
-		return int32(len(pods)), pdb.Spec.MinAvailable.IntVal
+		return int32(len(pods)), pdb.Spec.MinAvailable.IntVal, nil
+	default:
+		scaled = pdb.Spec.MinAvailable
 	}
-	expected = m.controllersWant(pods)
-	n, err := intstr.GetScaledValueFromIntOrPercent(pdb.Spec.MinAvailable, int(expected), true)
+	if expected, err = m.controllersWant(pods); err != nil {
+		return 0, 0, err
+	}
+	n, err := intstr.GetScaledValueFromIntOrPercent(scaled, int(expected), true)
 	if err != nil {
-		return expected, expected
+		return 0, 0, err
 	}
-	return expected, int32(n)
+	if pdb.Spec.MaxUnavailable != nil {
+		return expected, max(expected-int32(n), 0), nil
+	}
+	return expected, int32(n), nil
 }
 
 // controllersWant sums the replicas of the pods' controllers, each once. Pods without
-// one count for nothing.
-func (m *Manager) controllersWant(pods []*corev1.Pod) int32 {
+// one count for nothing; one whose controller has no scale makes the budget fail.
+func (m *Manager) controllersWant(pods []*corev1.Pod) (int32, error) {
 	sum, seen := int32(0), map[types.UID]bool{}
 	for _, p := range pods {
-		uid, n := m.scaleOf(p)
-		if uid != "" && !seen[uid] {
+		ref := metav1.GetControllerOf(p)
+		if ref == nil {
+			continue
+		}
+		uid, n, err := m.scaleOf(p, ref)
+		if err != nil {
+			return 0, err
+		}
+		if !seen[uid] {
 			seen[uid] = true
 			sum += n
 		}
 	}
-	return sum
+	return sum, nil
 }
 
-func (m *Manager) scaleOf(p *corev1.Pod) (types.UID, int32) {
-	ref := metav1.GetControllerOf(p)
-	if ref == nil {
-		return "", 0
+// scaleOf finds the controller that says how many pods there are: the ReplicaSet's
+// Deployment if it has one, and else the pod's own.
+func (m *Manager) scaleOf(p *corev1.Pod, ref *metav1.OwnerReference) (types.UID, int32, error) {
+	gone := fmt.Errorf("found no controllers for pod %q", p.Name)
+	o := m.controllerOf(p.Namespace, ref)
+	if rs, ok := o.(*appsv1.ReplicaSet); ok {
+		if up := metav1.GetControllerOf(rs); up != nil && up.Kind == deploymentKind.Kind {
+			o = m.controllerOf(p.Namespace, up)
+		}
 	}
-	switch ref.Kind {
-	case "StatefulSet":
-		if set, ok := get[*appsv1.StatefulSet](m, registry.StatefulSets, store.Key(p.Namespace, ref.Name)); ok && set.UID == ref.UID {
-			return set.UID, *set.Spec.Replicas
-		}
-	case "ReplicaSet":
-		rs, ok := get[*appsv1.ReplicaSet](m, registry.ReplicaSets, store.Key(p.Namespace, ref.Name))
-		if !ok || rs.UID != ref.UID {
-			return "", 0
-		}
-		if up := metav1.GetControllerOf(rs); up != nil && up.Kind == "Deployment" {
-			if d, ok := get[*appsv1.Deployment](m, registry.Deployments, store.Key(p.Namespace, up.Name)); ok && d.UID == up.UID {
-				return d.UID, *d.Spec.Replicas
-			}
-			return "", 0
-		}
-		return rs.UID, *rs.Spec.Replicas
+	switch o := o.(type) {
+	case nil:
+		return "", 0, gone
+	case *appsv1.Deployment:
+		return o.UID, *o.Spec.Replicas, nil
+	case *appsv1.ReplicaSet:
+		return o.UID, *o.Spec.Replicas, nil
+	case *appsv1.StatefulSet:
+		return o.UID, *o.Spec.Replicas, nil
+	case *corev1.ReplicationController:
+		return o.UID, *o.Spec.Replicas, nil
+	case *registry.Rollout:
+		return o.UID, *o.Spec.Replicas, nil
 	}
-	return "", 0
+	return "", 0, fmt.Errorf("%s does not implement the scale subresource", registry.For(o).GR())
+}
+
+// controllerOf finds what an owner reference names, or nil.
+func (m *Manager) controllerOf(namespace string, ref *metav1.OwnerReference) store.Object {
+	res := registry.ByKind(ref.APIVersion, ref.Kind)
+	if res == nil {
+		return nil
+	}
+	o := m.reg.Store.Get(res.GR(), store.Key(namespace, ref.Name))
+	if o == nil || o.GetUID() != ref.UID {
+		return nil
+	}
+	return o
 }
 
 // disrupted keeps the evictions granted whose pods are still to be seen Terminating, and

@@ -52,7 +52,18 @@ func (m *Manager) syncDeployment(c *controller[string], key string) error {
 		return nil
 	}
 	r := &rollout{m: m, c: c, d: d}
-	sets := controlled[*appsv1.ReplicaSet](m, d.UID, registry.ReplicaSets)
+	sel, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
+	if err != nil {
+		return nil // refused on creation
+	}
+	claimed, err := m.claim(d, deploymentKind, registry.ReplicaSets, sel)
+	if err != nil {
+		return err
+	}
+	sets := make([]*appsv1.ReplicaSet, len(claimed))
+	for i, o := range claimed {
+		sets[i] = o.(*appsv1.ReplicaSet)
+	}
 	if d.DeletionTimestamp != nil {
 		r.split(sets)
 		return r.writeStatus(r.status())

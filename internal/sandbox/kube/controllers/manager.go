@@ -9,9 +9,11 @@ import (
 	"sync"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -24,9 +26,10 @@ import (
 type Manager struct {
 	reg *registry.Registry
 
-	deployments, replicaSets, statefulSets *controller[string]
-	jobs, budgets, namespaces              *controller[string]
-	garbage                                *controller[types.UID]
+	deployments, replicaSets, statefulSets, daemonSets *controller[string]
+	replicationControllers, rollouts                   *controller[string]
+	jobs, cronJobs, budgets, namespaces                *controller[string]
+	garbage                                            *controller[types.UID]
 }
 
 // controller is a queue with what is done for its keys.
@@ -47,17 +50,27 @@ func New(reg *registry.Registry, t *work.Tracker) *Manager {
 	m.deployments = named("deployment-controller", m.syncDeployment)
 	m.replicaSets = named("replicaset-controller", m.syncReplicaSet)
 	m.statefulSets = named("statefulset-controller", m.syncStatefulSet)
+	m.daemonSets = named("daemonset-controller", m.syncDaemonSet)
+	m.replicationControllers = named("replication-controller", m.syncReplicationController)
+	m.rollouts = named("rollouts-controller", m.syncRollout)
 	m.jobs = named("job-controller", m.syncJob)
+	m.cronJobs = named("cronjob-controller", m.syncCronJob)
 	m.budgets = named("controllermanager", m.syncBudget)
 	m.namespaces = named("namespace-controller", m.syncNamespace)
 	m.garbage = &controller[types.UID]{Queue: work.NewQueue[types.UID](t), sync: m.syncGarbage}
 	return m
 }
 
+// all are the controllers whose keys are those of objects.
+func (m *Manager) all() []*controller[string] {
+	return []*controller[string]{m.deployments, m.replicaSets, m.statefulSets, m.daemonSets, m.replicationControllers, m.rollouts,
+		m.jobs, m.cronJobs, m.budgets, m.namespaces}
+}
+
 // Run works until ctx ends, and returns when every controller has stopped.
 func (m *Manager) Run(ctx context.Context) {
 	var wg sync.WaitGroup
-	for _, c := range []*controller[string]{m.deployments, m.replicaSets, m.statefulSets, m.jobs, m.budgets, m.namespaces} {
+	for _, c := range m.all() {
 		wg.Go(func() { c.run(ctx) })
 	}
 	wg.Go(func() { m.garbage.run(ctx) })
@@ -66,7 +79,7 @@ func (m *Manager) Run(ctx context.Context) {
 
 // Close stops the timers. It comes after Run has returned.
 func (m *Manager) Close() {
-	for _, c := range []*controller[string]{m.deployments, m.replicaSets, m.statefulSets, m.jobs, m.budgets, m.namespaces} {
+	for _, c := range m.all() {
 		c.Close()
 	}
 	m.garbage.Close()
@@ -92,12 +105,30 @@ func (m *Manager) Observe(r store.Reader, e store.Event) {
 	case registry.ReplicaSets.GR():
 		m.replicaSets.Add(key)
 		m.owner(e.Object, "Deployment", m.deployments)
+		m.owner(e.Object, "Rollout", m.rollouts)
+		if e.Type != store.Deleted && metav1.GetControllerOfNoCopy(e.Object) == nil {
+			m.adopters(r, e.Object, map[*registry.Resource]*controller[string]{registry.Deployments: m.deployments})
+		}
 		m.budgetsOf(r, e.Object.GetNamespace())
 	case registry.StatefulSets.GR():
 		m.statefulSets.Add(key)
 		m.budgetsOf(r, e.Object.GetNamespace())
+	case registry.ReplicationControllers.GR():
+		m.replicationControllers.Add(key)
+		m.budgetsOf(r, e.Object.GetNamespace())
+	case registry.Rollouts.GR():
+		m.rollouts.Add(key)
+	case registry.DaemonSets.GR():
+		m.daemonSets.Add(key)
+	case registry.Nodes.GR():
+		for _, o := range r.List(registry.DaemonSets.GR(), "") {
+			m.daemonSets.Add(store.KeyOf(o))
+		}
 	case registry.Jobs.GR():
 		m.jobs.Add(key)
+		m.owner(e.Object, "CronJob", m.cronJobs)
+	case registry.CronJobs.GR():
+		m.cronJobs.Add(key)
 	case registry.PodDisruptionBudgets.GR():
 		m.budgets.Add(key)
 	case registry.Namespaces.GR():
@@ -117,12 +148,19 @@ func (m *Manager) observePod(r store.Reader, e store.Event) {
 	pod := e.Object.(*corev1.Pod)
 	m.owner(pod, "ReplicaSet", m.replicaSets)
 	m.owner(pod, "StatefulSet", m.statefulSets)
+	m.owner(pod, "DaemonSet", m.daemonSets)
+	m.owner(pod, "ReplicationController", m.replicationControllers)
 	m.owner(pod, "Job", m.jobs)
+	if e.Type != store.Deleted && metav1.GetControllerOfNoCopy(pod) == nil {
+		m.adopters(r, pod, map[*registry.Resource]*controller[string]{registry.ReplicaSets: m.replicaSets,
+			registry.ReplicationControllers: m.replicationControllers, registry.StatefulSets: m.statefulSets})
+	}
 	if e.Type == store.Deleted {
 		// A Deployment that recreates waits for the last old pod to be gone.
 		if c := metav1.GetControllerOf(pod); c != nil && c.Kind == "ReplicaSet" {
 			if rs := r.Get(registry.ReplicaSets.GR(), store.Key(pod.Namespace, c.Name)); rs != nil {
 				m.owner(rs, "Deployment", m.deployments)
+				m.owner(rs, "Rollout", m.rollouts)
 			}
 		}
 	}
@@ -133,6 +171,36 @@ func (m *Manager) observePod(r store.Reader, e store.Event) {
 			}
 		}
 	}
+}
+
+// adopters queues every owner of some resources that selects an orphan.
+func (m *Manager) adopters(r store.Reader, orphan store.Object, of map[*registry.Resource]*controller[string]) {
+	for res, c := range of {
+		for _, o := range r.List(res.GR(), orphan.GetNamespace()) {
+			if sel := selectorOf(o); sel != nil && sel.Matches(labels.Set(orphan.GetLabels())) {
+				c.Add(store.KeyOf(o))
+			}
+		}
+	}
+}
+
+func selectorOf(o store.Object) labels.Selector {
+	var s *metav1.LabelSelector
+	switch o := o.(type) {
+	case *appsv1.Deployment:
+		s = o.Spec.Selector
+	case *appsv1.ReplicaSet:
+		s = o.Spec.Selector
+	case *appsv1.StatefulSet:
+		s = o.Spec.Selector
+	case *corev1.ReplicationController:
+		return labels.SelectorFromSet(o.Spec.Selector)
+	}
+	sel, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		return nil
+	}
+	return sel
 }
 
 // owner queues the controller of an object when it is of a kind.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/eksbg/eksbg/internal/sandbox/kube/registry"
@@ -20,7 +21,20 @@ var (
 	deploymentKind  = appsv1.SchemeGroupVersion.WithKind("Deployment")
 	replicaSetKind  = appsv1.SchemeGroupVersion.WithKind("ReplicaSet")
 	statefulSetKind = appsv1.SchemeGroupVersion.WithKind("StatefulSet")
+
+	replicationControllerKind = corev1.SchemeGroupVersion.WithKind("ReplicationController")
 )
+
+// replicaSync is one look at a ReplicaSet, or at a ReplicationController, which the
+// original turns into a ReplicaSet as well (pkg/controller/replication/conversion.go).
+type replicaSync struct {
+	m     *Manager
+	c     *controller[string]
+	owner store.Object // what pods belong to and events are about
+	kind  schema.GroupVersionKind
+	rs    *appsv1.ReplicaSet // the owner as a ReplicaSet
+	write func(appsv1.ReplicaSetStatus) error
+}
 
 // syncReplicaSet keeps as many pods as a ReplicaSet wants, and its status.
 func (m *Manager) syncReplicaSet(c *controller[string], key string) error {
@@ -28,65 +42,134 @@ func (m *Manager) syncReplicaSet(c *controller[string], key string) error {
 	if !ok {
 		return nil
 	}
-	sel, err := metav1.LabelSelectorAsSelector(rs.Spec.Selector)
+	s := &replicaSync{m: m, c: c, owner: rs, kind: replicaSetKind, rs: rs, write: func(st appsv1.ReplicaSetStatus) error {
+		next := rs.DeepCopy()
+		next.Status = st
+		_, err := update(m, registry.ReplicaSets, registry.Status, next)
+		return err
+	}}
+	return s.sync()
+}
+
+// syncReplicationController does the same for a ReplicationController.
+func (m *Manager) syncReplicationController(c *controller[string], key string) error {
+	rc, ok := get[*corev1.ReplicationController](m, registry.ReplicationControllers, key)
+	if !ok {
+		return nil
+	}
+	st := rc.Status
+	view := &appsv1.ReplicaSet{
+		ObjectMeta: rc.ObjectMeta,
+		Spec: appsv1.ReplicaSetSpec{Replicas: rc.Spec.Replicas, MinReadySeconds: rc.Spec.MinReadySeconds,
+			Selector: &metav1.LabelSelector{MatchLabels: rc.Spec.Selector}, Template: *rc.Spec.Template},
+		Status: appsv1.ReplicaSetStatus{Replicas: st.Replicas, FullyLabeledReplicas: st.FullyLabeledReplicas, ReadyReplicas: st.ReadyReplicas,
+			AvailableReplicas: st.AvailableReplicas, ObservedGeneration: st.ObservedGeneration},
+	}
+	s := &replicaSync{m: m, c: c, owner: rc, kind: replicationControllerKind, rs: view, write: func(st appsv1.ReplicaSetStatus) error {
+		next := rc.DeepCopy()
+		to := &next.Status
+		to.Replicas, to.FullyLabeledReplicas, to.ReadyReplicas = st.Replicas, st.FullyLabeledReplicas, st.ReadyReplicas
+		to.AvailableReplicas, to.ObservedGeneration = st.AvailableReplicas, st.ObservedGeneration
+		_, err := update(m, registry.ReplicationControllers, registry.Status, next)
+		return err
+	}}
+	return s.sync()
+}
+
+func (s *replicaSync) sync() error {
+	sel, err := metav1.LabelSelectorAsSelector(s.rs.Spec.Selector)
 	if err != nil {
 		return nil // refused on creation; nothing would make it right later
 	}
+	owned, err := s.m.claim(s.owner, s.kind, registry.Pods, sel)
+	if err != nil {
+		return err
+	}
 	var pods []*corev1.Pod
-	for _, p := range controlled[*corev1.Pod](m, rs.UID, registry.Pods) {
-		switch {
-		case !active(p):
-		case !sel.Matches(labels.Set(p.Labels)):
-			if err := m.release(p, rs.UID); err != nil {
-				return err
-			}
-		default:
+	for _, o := range owned {
+		if p := o.(*corev1.Pod); active(p) {
 			pods = append(pods, p)
 		}
 	}
-	if rs.DeletionTimestamp == nil {
-		if err := m.manageReplicas(c, rs, pods); err != nil {
+	if s.rs.DeletionTimestamp == nil {
+		if err := s.manage(pods); err != nil {
 			return err
 		}
 	}
-	return m.replicaSetStatus(c, rs, pods)
+	return s.status(pods)
 }
 
-// release lets go of a pod whose labels have been changed away from its controller's
-// selector.
-func (m *Manager) release(p *corev1.Pod, owner types.UID) error {
-	next := p.DeepCopy()
-	next.OwnerReferences = nil
-	for _, o := range p.OwnerReferences {
-		if o.UID != owner {
-			next.OwnerReferences = append(next.OwnerReferences, o)
+// claim returns what an owner controls and selects. It adopts orphans that the owner
+// selects, and lets go of what it controls and no longer selects
+// (BaseControllerRefManager.ClaimObject of kubernetes).
+func (m *Manager) claim(owner store.Object, kind schema.GroupVersionKind, res *registry.Resource, sel labels.Selector) ([]store.Object, error) {
+	var out []store.Object
+	for _, o := range controlled[store.Object](m, owner.GetUID(), res) {
+		switch {
+		case sel.Matches(labels.Set(o.GetLabels())):
+			out = append(out, o)
+		case owner.GetDeletionTimestamp() == nil && o.GetDeletionTimestamp() == nil:
+			if err := m.release(res, o, owner.GetUID()); err != nil {
+				return nil, err
+			}
 		}
 	}
-	_, err := update(m, registry.Pods, registry.Whole, next)
+	if owner.GetDeletionTimestamp() != nil {
+		return out, nil
+	}
+	for _, o := range m.reg.Orphans(res.GR(), owner.GetNamespace()) {
+		if o.GetDeletionTimestamp() != nil || !sel.Matches(labels.Set(o.GetLabels())) {
+			continue
+		}
+		if p, ok := o.(*corev1.Pod); ok && !active(p) {
+			continue
+		}
+		next := o.DeepCopyObject().(store.Object)
+		next.SetOwnerReferences(append(next.GetOwnerReferences(), *metav1.NewControllerRef(owner, kind)))
+		made, err := update(m, res, registry.Whole, next)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, made)
+	}
+	return out, nil
+}
+
+// release lets go of an object.
+func (m *Manager) release(res *registry.Resource, o store.Object, owner types.UID) error {
+	next := o.DeepCopyObject().(store.Object)
+	var left []metav1.OwnerReference
+	for _, ref := range o.GetOwnerReferences() {
+		if ref.UID != owner {
+			left = append(left, ref)
+		}
+	}
+	next.SetOwnerReferences(left)
+	_, err := update(m, res, registry.Whole, next)
 	return err
 }
 
-// manageReplicas creates the pods that are missing or deletes those too many.
-func (m *Manager) manageReplicas(c *controller[string], rs *appsv1.ReplicaSet, pods []*corev1.Pod) error {
-	want := int(*rs.Spec.Replicas)
+// manage creates the pods that are missing or deletes those too many.
+func (s *replicaSync) manage(pods []*corev1.Pod) error {
+	want := int(*s.rs.Spec.Replicas)
 	for i := len(pods); i < want; i++ {
-		pod := podFrom(rs.Spec.Template, rs.Namespace, metav1.NewControllerRef(rs, replicaSetKind))
-		pod.GenerateName = rs.Name + "-"
-		o, err := m.reg.Create(registry.Pods, pod, false)
+		pod := podFrom(s.rs.Spec.Template, s.rs.Namespace, metav1.NewControllerRef(s.owner, s.kind))
+		pod.GenerateName = s.rs.Name + "-"
+		o, err := s.m.reg.Create(registry.Pods, pod, false)
 		if err != nil {
-			c.events.Event(rs, corev1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
+			s.c.events.Event(s.owner, corev1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
 			return err
 		}
-		c.events.Event(rs, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %s", o.GetName())
+		s.c.events.Event(s.owner, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %s", o.GetName())
 	}
 	if len(pods) <= want {
 		return nil
 	}
 	for _, p := range victims(pods, len(pods)-want) {
-		if err := m.deletePod(p); err != nil {
+		if err := s.m.deletePod(p); err != nil {
 			return err
 		}
-		c.events.Event(rs, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %s", p.Name)
+		s.c.events.Event(s.owner, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %s", p.Name)
 	}
 	return nil
 }
@@ -140,36 +223,34 @@ func readySince(p *corev1.Pod) metav1.Time {
 	return metav1.Time{}
 }
 
-// replicaSetStatus counts the pods that were there before this sync, as the original does.
-func (m *Manager) replicaSetStatus(c *controller[string], rs *appsv1.ReplicaSet, pods []*corev1.Pod) error {
-	s := rs.Status.DeepCopy()
-	s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.FullyLabeledReplicas = 0, 0, 0, 0
-	s.ObservedGeneration = rs.Generation
+// status counts the pods that were there before this sync, as the original does.
+func (s *replicaSync) status(pods []*corev1.Pod) error {
+	rs := s.rs
+	st := rs.Status.DeepCopy()
+	st.Replicas, st.ReadyReplicas, st.AvailableReplicas, st.FullyLabeledReplicas = 0, 0, 0, 0
+	st.ObservedGeneration = rs.Generation
 	tmpl := labels.Set(rs.Spec.Template.Labels).AsSelectorPreValidated()
-	now := m.reg.Clock()
+	now := s.m.reg.Clock()
 	var again time.Duration
 	for _, p := range pods {
-		s.Replicas++
+		st.Replicas++
 		if tmpl.Matches(labels.Set(p.Labels)) {
-			s.FullyLabeledReplicas++
+			st.FullyLabeledReplicas++
 		}
 		if registry.PodReady(p) {
-			s.ReadyReplicas++
+			st.ReadyReplicas++
 		}
 		ok, left := available(p, rs.Spec.MinReadySeconds, now)
 		if ok {
-			s.AvailableReplicas++
+			st.AvailableReplicas++
 		}
 		again = max(again, left)
 	}
 	if again > 0 {
-		c.AddAfter(store.KeyOf(rs), again)
+		s.c.AddAfter(store.KeyOf(rs), again)
 	}
-	if equality.Semantic.DeepEqual(*s, rs.Status) {
+	if equality.Semantic.DeepEqual(*st, rs.Status) {
 		return nil
 	}
-	next := rs.DeepCopy()
-	next.Status = *s
-	_, err := update(m, registry.ReplicaSets, registry.Status, next)
-	return err
+	return s.write(*st)
 }

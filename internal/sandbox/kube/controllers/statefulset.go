@@ -35,7 +35,18 @@ func (m *Manager) syncStatefulSet(c *controller[string], key string) error {
 	if !ok {
 		return nil
 	}
-	s := &setSync{m: m, c: c, set: set, pods: controlled[*corev1.Pod](m, set.UID, registry.Pods)}
+	sel, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
+	if err != nil {
+		return nil // refused on creation
+	}
+	s := &setSync{m: m, c: c, set: set}
+	claimed, err := m.claim(set, statefulSetKind, registry.Pods, sel)
+	if err != nil {
+		return err
+	}
+	for _, o := range claimed {
+		s.pods = append(s.pods, o.(*corev1.Pod))
+	}
 	if err := s.revisions(); err != nil {
 		return err
 	}

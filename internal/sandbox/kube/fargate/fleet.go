@@ -32,6 +32,13 @@ type Fleet struct {
 	profiles []Profile
 	hurry    bool
 	nodes    map[string]podKey // pod of each Fargate node
+	// Nodes that are not Fargate's, how many pods they were given, and who found none.
+	ec2      map[string]*corev1.Node
+	load     map[string]int
+	stranded map[podKey]struct{}
+	// How many pods of each owner were forgotten, and which.
+	lost      map[string]int
+	forgotten map[podKey]bool
 
 	// What is handed out. A slot itself belongs to who works on its pod.
 	room  sync.Mutex
@@ -85,6 +92,8 @@ func New(api Cluster, t *work.Tracker, region string, version func() string, o O
 	f := &Fleet{
 		api: api, opts: o, region: region, version: version, queue: work.NewQueue[podKey](t),
 		profiles: slices.Clone(o.Profiles), nodes: map[string]podKey{}, pool: p,
+		ec2: map[string]*corev1.Node{}, load: map[string]int{}, stranded: map[podKey]struct{}{},
+		lost: map[string]int{}, forgotten: map[podKey]bool{},
 		slots: map[types.UID]*slot{}, lines: map[string]*line{}, waits: map[types.UID]waiter{},
 	}
 	// The lines are the queue's, so it is the queue that looks at them.
@@ -135,7 +144,7 @@ func (f *Fleet) Admit(_ *registry.Resource, o store.Object) error {
 // Mutate is the admission webhook of EKS: it marks new pods that a profile takes
 // (0500-amazon-eks-fargate-mutation.amazonaws.com).
 func (f *Fleet) Mutate(pod *corev1.Pod) {
-	if pod.Spec.NodeName != "" {
+	if pod.Spec.NodeName != "" || daemon(pod) {
 		return
 	}
 	f.mu.Lock()
@@ -169,6 +178,7 @@ func (f *Fleet) Observe(r store.Reader, e store.Event) {
 			f.NodeGone(o.Name)
 		}
 		if e.Type == store.Added && o.Labels[LabelCompute] != "fargate" {
+			f.NodeSeen(o)
 			for _, p := range r.List(registry.Pods.GR(), "") {
 				if p.(*corev1.Pod).Spec.NodeName == o.Name {
 					f.PodChanged(p.(*corev1.Pod))
@@ -186,6 +196,8 @@ func (f *Fleet) PodChanged(p *corev1.Pod) { f.queue.Add(podKey{store.KeyOf(p), p
 func (f *Fleet) NodeGone(name string) {
 	f.mu.Lock()
 	k, ok := f.nodes[name]
+	delete(f.ec2, name)
+	delete(f.load, name)
 	f.mu.Unlock()
 	if ok {
 		f.queue.Add(k)
@@ -236,7 +248,7 @@ func (f *Fleet) step(k podKey) error {
 	case pod.Spec.NodeName == "" && pod.Spec.SchedulerName == SchedulerName:
 		return f.schedule(k, s, pod)
 	case pod.Spec.NodeName == "":
-		return f.unschedulable(corev1.DefaultSchedulerName, pod, "no nodes available to schedule pods")
+		return f.assign(k, pod)
 	default:
 		return f.keep(k, s, pod)
 	}
@@ -246,6 +258,9 @@ func (f *Fleet) step(k podKey) error {
 // and binds it.
 func (f *Fleet) schedule(k podKey, s *slot, pod *corev1.Pod) error {
 	if s == nil {
+		if f.forgets(k, pod) {
+			return nil
+		}
 		var why string
 		if s, why = f.allocate(k, pod); s == nil {
 			return f.unschedulable(SchedulerName, pod, why)
@@ -386,6 +401,10 @@ func (f *Fleet) keepSlot(k podKey, s *slot) {
 
 // gone takes a node away with its pod.
 func (f *Fleet) gone(k podKey) error {
+	f.mu.Lock()
+	delete(f.forgotten, k)
+	delete(f.stranded, k)
+	f.mu.Unlock()
 	s := f.slot(k)
 	if s != nil && s.made {
 		if err := f.api.DeleteNode(s.node); err != nil && !apierrors.IsNotFound(err) {

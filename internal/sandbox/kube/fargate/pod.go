@@ -116,6 +116,10 @@ func (f *Fleet) keep(k podKey, s *slot, pod *corev1.Pod) error {
 		if !f.soon(k, s.runAt) {
 			return nil
 		}
+		if f.fails(pod) {
+			_, err := f.status(pod, func(p *corev1.Pod) { f.broken(p, s) })
+			return err
+		}
 		running, err := f.status(pod, func(p *corev1.Pod) { f.start(p, s) })
 		if err != nil {
 			return err
@@ -129,7 +133,7 @@ func (f *Fleet) keep(k podKey, s *slot, pod *corev1.Pod) error {
 		_, err := f.status(pod, f.finish)
 		return err
 	}
-	if want := ready(pod); want != registry.PodReady(pod) {
+	if want := ready(pod) && !f.fails(pod); want != registry.PodReady(pod) {
 		_, err := f.status(pod, func(p *corev1.Pod) { f.setReady(p) })
 		return err
 	}

@@ -7,18 +7,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/eksbg/eksbg/internal/sandbox/kube/store"
 )
-
-// maxDisrupted is how many evictions may wait for the budget's controller (MaxDisruptedPodSize
-// of kube-apiserver's eviction storage).
-const maxDisrupted = 2000
 
 // Delete starts or completes the deletion of an object: pods on a node are Terminating
 // for their grace period first, objects with finalizers until those are gone. It returns
@@ -143,135 +136,6 @@ func checkPreconditions(res *Resource, o store.Object, p *metav1.Preconditions) 
 func unmet(res *Resource, o store.Object, what string, want, have any) error {
 	return apierrors.NewConflict(res.GR(), o.GetName(), fmt.Errorf( //nolint:staticcheck // its words, capital and all
 		"Precondition failed: %s in precondition: %v, %s in object meta: %v", what, want, what, have))
-}
-
-// Evict deletes a pod as pods/eviction does: only when its PodDisruptionBudget allows
-// one more disruption. It fails with TooManyRequests otherwise, and with an internal
-// error when more than one budget covers the pod (pkg/registry/core/pod/storage/eviction.go
-// of kubernetes).
-func (r *Registry) Evict(namespace, name string, o metav1.DeleteOptions) error {
-	err := r.Update(func(tx *store.Tx) error {
-		pod, _ := tx.Get(Pods.GR(), store.Key(namespace, name)).(*corev1.Pod)
-		if pod == nil {
-			return apierrors.NewNotFound(Pods.GR(), name)
-		}
-		if err := r.spend(tx, pod); err != nil {
-			return err
-		}
-		if _, _, err := r.delete(tx, Pods, pod, o); err != nil {
-			return err
-		}
-		if len(o.DryRun) > 0 {
-			return errDryRun
-		}
-		return nil
-	})
-	if errors.Is(err, errDryRun) {
-		return nil
-	}
-	return err
-}
-
-// spend takes one disruption from the pod's budget, if it has one that counts it.
-func (r *Registry) spend(tx *store.Tx, pod *corev1.Pod) error {
-	switch phase := pod.Status.Phase; {
-	case pod.DeletionTimestamp != nil, phase == corev1.PodPending, phase == corev1.PodSucceeded, phase == corev1.PodFailed:
-		return nil // not counted as healthy by any budget
-	}
-	budgets := Budgets(tx.Reader, pod)
-	if len(budgets) > 1 {
-		return &apierrors.StatusError{ErrStatus: metav1.Status{
-			Status: metav1.StatusFailure, Code: 500,
-			Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
-		}}
-	}
-	if len(budgets) == 0 {
-		return nil
-	}
-	pdb := budgets[0]
-	if !PodReady(pod) {
-		if p := pdb.Spec.UnhealthyPodEvictionPolicy; p != nil && *p == policyv1.AlwaysAllow {
-			return nil
-		}
-		if pdb.Status.CurrentHealthy >= pdb.Status.DesiredHealthy && pdb.Status.DesiredHealthy > 0 {
-			return nil
-		}
-	}
-	if err := allows(pdb); err != nil {
-		return err
-	}
-	next := pdb.DeepCopy()
-	next.Status.DisruptionsAllowed--
-	if next.Status.DisruptionsAllowed == 0 {
-		SetDisruptionAllowed(next, r.Now())
-	}
-	if next.Status.DisruptedPods == nil {
-		next.Status.DisruptedPods = map[string]metav1.Time{}
-	}
-	next.Status.DisruptedPods[pod.Name] = r.Now()
-	tx.Put(PodDisruptionBudgets.GR(), next)
-	return nil
-}
-
-// allows refuses when the budget has nothing left, with the words of kube-apiserver.
-func allows(pdb *policyv1.PodDisruptionBudget) error {
-	const refusal = "Cannot evict pod as it would violate the pod's disruption budget."
-	budget := schema.GroupResource{Group: policyv1.GroupName, Resource: "poddisruptionbudget"}
-	tooMany := func(retry int, cause string) error {
-		err := apierrors.NewTooManyRequests(refusal, retry)
-		err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes,
-			metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: cause})
-		return err
-	}
-	s := pdb.Status
-	switch {
-	case s.ObservedGeneration < pdb.Generation:
-		return tooMany(10, fmt.Sprintf("The disruption budget %s is still being processed by the server.", pdb.Name))
-	case s.DisruptionsAllowed < 0:
-		return apierrors.NewForbidden(budget, pdb.Name, errors.New("pdb disruptions allowed is negative"))
-	case len(s.DisruptedPods) > maxDisrupted:
-		return apierrors.NewForbidden(budget, pdb.Name, errors.New(
-			"DisruptedPods map too big - too many evictions not confirmed by PDB controller"))
-	case s.DisruptionsAllowed == 0:
-		return tooMany(0, fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently",
-			pdb.Name, s.DesiredHealthy, s.CurrentHealthy))
-	}
-	return nil
-}
-
-// Budgets lists the budgets that cover a pod. One with an empty selector covers every
-// pod of its namespace, one without a selector none (policy/v1).
-func Budgets(r store.Reader, pod *corev1.Pod) []*policyv1.PodDisruptionBudget {
-	var out []*policyv1.PodDisruptionBudget
-	for _, o := range r.List(PodDisruptionBudgets.GR(), pod.Namespace) {
-		pdb := o.(*policyv1.PodDisruptionBudget)
-		sel, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
-		if err == nil && sel.Matches(labels.Set(pod.Labels)) {
-			out = append(out, pdb)
-		}
-	}
-	return out
-}
-
-// SetDisruptionAllowed sets the condition DisruptionAllowed as the counts say.
-func SetDisruptionAllowed(pdb *policyv1.PodDisruptionBudget, now metav1.Time) {
-	c := metav1.Condition{
-		Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse,
-		Reason: policyv1.InsufficientPodsReason, ObservedGeneration: pdb.Status.ObservedGeneration, LastTransitionTime: now,
-	}
-	if pdb.Status.DisruptionsAllowed > 0 {
-		c.Status, c.Reason = metav1.ConditionTrue, policyv1.SufficientPodsReason
-	}
-	for i, old := range pdb.Status.Conditions {
-		if old.Type == c.Type {
-			if old.Status == c.Status {
-				c.LastTransitionTime = old.LastTransitionTime
-			}
-			pdb.Status.Conditions[i] = c
-			return
-		}
-	}
-	pdb.Status.Conditions = append(pdb.Status.Conditions, c)
 }
 
 // PodReady is true when the pod's condition Ready is.

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/eksbg/eksbg/internal/sandbox/kube/store"
 )
@@ -101,6 +102,9 @@ func (r *Registry) Create(res *Resource, in store.Object, dryRun bool) (store.Ob
 	r.prepare(res, o)
 	err := r.Update(func(tx *store.Tx) error {
 		if err := checkNamespace(tx, res, o); err != nil {
+			return err
+		}
+		if err := prioritize(tx.Reader, o); err != nil {
 			return err
 		}
 		for _, f := range r.admit {
@@ -260,7 +264,7 @@ func (r *Registry) merge(res *Resource, sub Sub, old, want store.Object) (store.
 	if errs := validateUpdate(res, next, old); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(res.GVK().GroupKind(), next.GetName(), errs)
 	}
-	if res.Generation && !equality.Semantic.DeepEqual(part(next, "Spec"), part(old, "Spec")) {
+	if res.Generation && !equality.Semantic.DeepEqual(part(next, res.spec), part(old, res.spec)) {
 		next.SetGeneration(old.GetGeneration() + 1)
 	}
 	return next, nil
@@ -275,7 +279,10 @@ func fits(res *Resource, old, want store.Object) error {
 	if uid := want.GetUID(); uid != "" && uid != old.GetUID() {
 		return unmet(res, old, "UID", uid, old.GetUID())
 	}
-	if rv := want.GetResourceVersion(); rv != "" && rv != "0" && rv != old.GetResourceVersion() {
+	if rv := want.GetResourceVersion(); res.pinned && (rv == "" || rv == "0") {
+		return apierrors.NewInvalid(res.GVK().GroupKind(), old.GetName(), fieldErrors{
+			field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update")})
+	} else if rv != "" && rv != "0" && rv != old.GetResourceVersion() {
 		return apierrors.NewConflict(res.GR(), old.GetName(), errors.New(
 			"the object has been modified; please apply your changes to the latest version and try again"))
 	}

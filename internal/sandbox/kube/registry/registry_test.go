@@ -71,11 +71,12 @@ func TestEvictionSpends(t *testing.T) {
 		t.Errorf("eviction under a budget that no controller has seen: %v %s", err, causes(err))
 	}
 	status(t, r, registry.PodDisruptionBudgets, pdb, func(b *policyv1.PodDisruptionBudget) {
-		b.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, DisruptionsAllowed: 1, CurrentHealthy: 3, DesiredHealthy: 2, ExpectedPods: 3}
+		b.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, DisruptionsAllowed: 2, CurrentHealthy: 3, DesiredHealthy: 1, ExpectedPods: 3}
 	})
 	if err := r.Evict("shop", "a", metav1.DeleteOptions{DryRun: []string{"All"}}); err != nil {
 		t.Errorf("dry run: %v", err)
 	}
+	// The budget pays before the uid is looked at, as in kube-apiserver.
 	if err := r.Evict("shop", "a", metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions("other")}); !apierrors.IsConflict(err) {
 		t.Errorf("eviction of another pod of that name: %v", err)
 	}
@@ -83,7 +84,7 @@ func TestEvictionSpends(t *testing.T) {
 		t.Errorf("the eviction that the budget allows: %v", err)
 	}
 	err = r.Evict("shop", "b", metav1.DeleteOptions{})
-	if !apierrors.IsTooManyRequests(err) || causes(err) != "The disruption budget cart needs 2 healthy pods and has 3 currently" {
+	if !apierrors.IsTooManyRequests(err) || causes(err) != "The disruption budget cart does not allow evicting pods currently" {
 		t.Errorf("one more: %v %s", err, causes(err))
 	}
 	if err := r.Evict("shop", "a", metav1.DeleteOptions{}); err != nil {

@@ -6,12 +6,14 @@ package registry
 import (
 	"reflect"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -30,6 +32,14 @@ type Resource struct {
 	Status, Scale bool
 	// Generation is true where metadata.generation counts changes of the spec.
 	Generation bool
+	// Custom resources have no protobuf form and no strategic merge patch.
+	Custom bool
+
+	// spec is the Go field whose changes the generation counts.
+	spec string
+	// pinned resources refuse updates without a resourceVersion; putCreates are made by a
+	// PUT where there are none.
+	pinned, putCreates bool
 
 	obj, list reflect.Type
 	defaults  func(store.Object)
@@ -75,6 +85,7 @@ func resource[O, L any](gv schema.GroupVersion, plural, singular string) *Resour
 		Kind:                 obj.Name(),
 		Singular:             singular,
 		Namespaced:           true,
+		spec:                 "Spec",
 		obj:                  obj,
 		list:                 reflect.TypeFor[L](),
 	}
@@ -86,11 +97,14 @@ func (r *Resource) clusterScoped() *Resource         { r.Namespaced = false; ret
 func (r *Resource) withStatus() *Resource            { r.Status = true; return r }
 func (r *Resource) withScale() *Resource             { r.Scale = true; return r }
 func (r *Resource) counted() *Resource               { r.Generation = true; return r }
+func (r *Resource) countedBy(field string) *Resource { r.Generation, r.spec = true, field; return r }
+func (r *Resource) pin() *Resource                   { r.pinned = true; return r }
+func (r *Resource) custom() *Resource                { r.Custom, r.pinned = true, true; return r }
 func (r *Resource) with(f func(*Resource)) *Resource { f(r); return r }
 
-// The resources of the simulated cluster. Some are only kept (no controller acts on
-// them): ConfigMaps, Secrets, ServiceAccounts, Services, DaemonSets, CronJobs,
-// HorizontalPodAutoscalers.
+// The resources of the simulated cluster. Some are only kept (nothing acts on them):
+// ConfigMaps, Secrets, ServiceAccounts, PodTemplates, HorizontalPodAutoscalers and the
+// webhook configurations, whose webhooks are never called.
 var (
 	Namespaces = resource[corev1.Namespace, corev1.NamespaceList](corev1.SchemeGroupVersion, "namespaces", "namespace").
 			clusterScoped().short("ns").withStatus().with(namespaceRules)
@@ -110,6 +124,11 @@ var (
 	Claims = resource[corev1.PersistentVolumeClaim, corev1.PersistentVolumeClaimList](corev1.SchemeGroupVersion, "persistentvolumeclaims", "persistentvolumeclaim").
 		short("pvc").withStatus().with(claimRules)
 
+	PodTemplates = resource[corev1.PodTemplate, corev1.PodTemplateList](corev1.SchemeGroupVersion, "podtemplates", "podtemplate").
+			countedBy("Template").with(podTemplateRules)
+	ReplicationControllers = resource[corev1.ReplicationController, corev1.ReplicationControllerList](corev1.SchemeGroupVersion, "replicationcontrollers", "replicationcontroller").
+				short("rc").inAll().withStatus().withScale().counted().with(replicationControllerRules)
+
 	Deployments = resource[appsv1.Deployment, appsv1.DeploymentList](appsv1.SchemeGroupVersion, "deployments", "deployment").
 			short("deploy").inAll().withStatus().withScale().counted().with(deploymentRules)
 	ReplicaSets = resource[appsv1.ReplicaSet, appsv1.ReplicaSetList](appsv1.SchemeGroupVersion, "replicasets", "replicaset").
@@ -126,28 +145,43 @@ var (
 			short("cj").inAll().withStatus().counted().with(cronJobRules)
 
 	PodDisruptionBudgets = resource[policyv1.PodDisruptionBudget, policyv1.PodDisruptionBudgetList](policyv1.SchemeGroupVersion, "poddisruptionbudgets", "poddisruptionbudget").
-				short("pdb").withStatus().counted().with(budgetRules)
+				short("pdb").withStatus().counted().pin().with(budgetRules)
 
 	HorizontalPodAutoscalers = resource[autoscalingv2.HorizontalPodAutoscaler, autoscalingv2.HorizontalPodAutoscalerList](autoscalingv2.SchemeGroupVersion, "horizontalpodautoscalers", "horizontalpodautoscaler").
 					short("hpa").inAll().withStatus().with(autoscalerRules)
 
-	Leases = resource[coordinationv1.Lease, coordinationv1.LeaseList](coordinationv1.SchemeGroupVersion, "leases", "lease")
+	Leases = resource[coordinationv1.Lease, coordinationv1.LeaseList](coordinationv1.SchemeGroupVersion, "leases", "lease").
+		pin().with(func(r *Resource) { r.putCreates = true })
+
+	PriorityClasses = resource[schedulingv1.PriorityClass, schedulingv1.PriorityClassList](schedulingv1.SchemeGroupVersion, "priorityclasses", "priorityclass").
+			clusterScoped().short("pc").countedBy("Value").with(priorityClassRules)
+	ValidatingWebhooks = resource[admissionv1.ValidatingWebhookConfiguration, admissionv1.ValidatingWebhookConfigurationList](admissionv1.SchemeGroupVersion, "validatingwebhookconfigurations", "validatingwebhookconfiguration").
+				clusterScoped().countedBy("Webhooks").pin().with(validatingWebhookRules)
+	MutatingWebhooks = resource[admissionv1.MutatingWebhookConfiguration, admissionv1.MutatingWebhookConfigurationList](admissionv1.SchemeGroupVersion, "mutatingwebhookconfigurations", "mutatingwebhookconfiguration").
+				clusterScoped().countedBy("Webhooks").pin().with(mutatingWebhookRules)
+
+	Rollouts = resource[Rollout, RolloutList](RolloutGroup, "rollouts", "rollout").
+			short("ro").withStatus().withScale().counted().custom().with(rolloutRules)
 )
 
 // All are the resources in the order in which discovery lists them.
 var All = []*Resource{
-	ConfigMaps, Events, Namespaces, Nodes, Claims, Pods, Secrets, ServiceAccounts, Services,
+	ConfigMaps, Events, Namespaces, Nodes, Claims, Pods, PodTemplates, ReplicationControllers, Secrets, ServiceAccounts, Services,
+	MutatingWebhooks, ValidatingWebhooks,
 	ControllerRevisions, DaemonSets, Deployments, ReplicaSets, StatefulSets,
 	CronJobs, Jobs,
 	HorizontalPodAutoscalers,
 	PodDisruptionBudgets,
+	PriorityClasses,
 	Leases,
+	Rollouts,
 }
 
 var (
 	byGVR  = map[schema.GroupVersionResource]*Resource{}
 	byGR   = map[schema.GroupResource]*Resource{}
 	byType = map[reflect.Type]*Resource{}
+	byKind = map[string]*Resource{}
 )
 
 func init() {
@@ -155,6 +189,7 @@ func init() {
 		byGVR[r.GroupVersionResource] = r
 		byGR[r.GR()] = r
 		byType[r.obj] = r
+		byKind[r.GroupVersion().String()+" "+r.Kind] = r
 	}
 }
 
@@ -169,6 +204,12 @@ func For(o runtime.Object) *Resource {
 	}
 	return byType[t.Elem()]
 }
+
+// PutCreates is true for resources that a PUT makes where there is none.
+func (r *Resource) PutCreates() bool { return r.putCreates }
+
+// ByKind finds the resource of a kind as owner references name it, or nil.
+func ByKind(apiVersion, kind string) *Resource { return byKind[apiVersion+" "+kind] }
 
 // ByGR finds a resource by group and name, or nil.
 func ByGR(gr schema.GroupResource) *Resource { return byGR[gr] }

@@ -92,6 +92,7 @@ type bucket struct {
 	log     []Event  // past changes, oldest first
 	dropped uint64   // revision of the newest change that is no longer in log
 	changed chan struct{}
+	orphans map[string]struct{} // keys of the objects that no controller owns
 }
 
 // New makes an empty store that remembers at least window changes per resource.
@@ -112,7 +113,7 @@ func (s *Store) Hook(f func(Reader, Event)) { s.hooks = append(s.hooks, f) }
 func (s *Store) bucket(gr schema.GroupResource) *bucket {
 	b := s.buckets[gr]
 	if b == nil {
-		b = &bucket{objects: map[string]Object{}, changed: make(chan struct{})}
+		b = &bucket{objects: map[string]Object{}, orphans: map[string]struct{}{}, changed: make(chan struct{})}
 		s.buckets[gr] = b
 	}
 	return b
@@ -144,6 +145,24 @@ func (s *Store) Owned(uid types.UID, gr schema.GroupResource) []Object {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return Reader{s}.Owned(uid, gr)
+}
+
+// Orphans lists the objects of a resource in a namespace that no controller owns, by key.
+func (s *Store) Orphans(gr schema.GroupResource, namespace string) []Object {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	b := s.buckets[gr]
+	if b == nil {
+		return nil
+	}
+	var out []Object
+	for key := range b.orphans {
+		if o := b.objects[key]; o.GetNamespace() == namespace {
+			out = append(out, o)
+		}
+	}
+	sort.Slice(out, func(i, j int) bool { return KeyOf(out[i]) < KeyOf(out[j]) })
+	return out
 }
 
 // List lists the objects of a resource in a namespace ("" for all), by key, as they are now.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"sort"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -94,19 +95,32 @@ type write struct {
 	next Object // nil deletes
 }
 
+// kept is an error that does not undo what was written before it.
+type kept struct{ err error }
+
+func (k kept) Error() string { return k.err.Error() }
+
+// Keep marks an error that a transaction ends with although its writes are to stay.
+func Keep(err error) error { return kept{err} }
+
 // Update runs f with the store locked. The writes of f take effect when it returns nil,
-// each with a revision of its own, and not at all when it returns an error.
+// each with a revision of its own, and not at all when it returns an error, except one
+// marked by Keep: Update returns the error within it then.
 func (s *Store) Update(f func(*Tx) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	tx := &Tx{Reader: Reader{s}}
-	if err := f(tx); err != nil {
+	err := f(tx)
+	var keep kept
+	if errors.As(err, &keep) {
+		err = keep.err
+	} else if err != nil {
 		return err
 	}
 	for _, w := range tx.writes {
 		s.apply(w)
 	}
-	return nil
+	return err
 }
 
 // Get returns the object as this transaction leaves it, or nil.
@@ -180,6 +194,12 @@ func (b *bucket) removeKey(key string) {
 
 // index keeps the owners and the live uids in step with a write.
 func (s *Store) index(w write) {
+	b := s.bucket(w.ref.Resource)
+	if w.next != nil && metav1.GetControllerOfNoCopy(w.next) == nil {
+		b.orphans[w.ref.Key] = struct{}{}
+	} else {
+		delete(b.orphans, w.ref.Key)
+	}
 	if w.prev != nil {
 		delete(s.live, w.prev.GetUID())
 		for _, o := range w.prev.GetOwnerReferences() {

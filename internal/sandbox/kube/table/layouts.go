@@ -6,13 +6,16 @@ import (
 	"strings"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -41,6 +44,34 @@ var layouts = map[*registry.Resource]layout{
 			c, i := containers(r.Spec.Template.Spec)
 			return []any{r.Name, *r.Spec.Replicas, r.Status.Replicas, r.Status.ReadyReplicas, age(r.CreationTimestamp, now),
 				c, i, metav1.FormatLabelSelector(r.Spec.Selector)}
+		})},
+	registry.ReplicationControllers: {cols("Name", "Desired", "Current", "Ready", "Age", "|", "Containers", "Images", "Selector"),
+		row(func(r *corev1.ReplicationController, now time.Time) []any {
+			c, i := containers(r.Spec.Template.Spec)
+			return []any{r.Name, *r.Spec.Replicas, r.Status.Replicas, r.Status.ReadyReplicas, age(r.CreationTimestamp, now),
+				c, i, labels.FormatLabels(r.Spec.Selector)}
+		})},
+	registry.Rollouts: {cols("Name", "Desired", "Current", "Up-to-date", "Available", "Age"),
+		row(func(r *registry.Rollout, now time.Time) []any {
+			s := r.Status
+			return []any{r.Name, *r.Spec.Replicas, s.Replicas, s.UpdatedReplicas, s.AvailableReplicas, age(r.CreationTimestamp, now)}
+		})},
+	registry.PodTemplates: {cols("Name", "Containers", "Images", "Pod Labels"),
+		row(func(p *corev1.PodTemplate, _ time.Time) []any {
+			c, i := containers(p.Template.Spec)
+			return []any{p.Name, c, i, labels.FormatLabels(p.Template.Labels)}
+		})},
+	registry.PriorityClasses: {cols("Name", "Value", "Global-Default", "Age", "PreemptionPolicy"),
+		row(func(p *schedulingv1.PriorityClass, now time.Time) []any {
+			return []any{p.Name, p.Value, fmt.Sprint(p.GlobalDefault), age(p.CreationTimestamp, now), string(*p.PreemptionPolicy)}
+		})},
+	registry.ValidatingWebhooks: {cols("Name", "Webhooks", "Age"),
+		row(func(w *admissionv1.ValidatingWebhookConfiguration, now time.Time) []any {
+			return []any{w.Name, len(w.Webhooks), age(w.CreationTimestamp, now)}
+		})},
+	registry.MutatingWebhooks: {cols("Name", "Webhooks", "Age"),
+		row(func(w *admissionv1.MutatingWebhookConfiguration, now time.Time) []any {
+			return []any{w.Name, len(w.Webhooks), age(w.CreationTimestamp, now)}
 		})},
 	registry.StatefulSets: {cols("Name", "Ready", "Age", "|", "Containers", "Images"),
 		row(func(s *appsv1.StatefulSet, now time.Time) []any {
