@@ -34,10 +34,11 @@ type Options struct {
 
 // ControlPlane is a control plane that runs until Close.
 type ControlPlane struct {
-	dir   string
-	url   string
-	ca    []byte
-	admin Pair
+	dir     string
+	url     string
+	etcdURL string
+	ca      []byte
+	admin   Pair
 
 	etcd, apiserver, controllers *process
 }
@@ -70,7 +71,7 @@ func start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
 			return nil, err
 		}
 	}
-	c.url = "https://127.0.0.1:" + strconv.Itoa(ports[2])
+	c.url, c.etcdURL = "https://127.0.0.1:"+strconv.Itoa(ports[2]), "http://127.0.0.1:"+strconv.Itoa(ports[0])
 	if err := os.RemoveAll(filepath.Join(c.dir, "etcd")); err != nil {
 		return nil, err
 	}

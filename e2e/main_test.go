@@ -1,0 +1,7 @@
+package e2e_test
+
+import (
+	"testing"
+)
+
+func TestMain(m *testing.M) { m.Run() }
