@@ -228,6 +228,15 @@ func (f Finding) Blocks() bool {
 	return f.Waived == "" && f.CuredBy == "" && (f.Severity == SeverityError || f.Severity == SeverityUnknown)
 }
 
+// Operation is a part of the way that can be run alone.
+type Operation string
+
+// The operations, in the words of the command line.
+const (
+	OperationRestart Operation = "restart"
+	OperationJobs    Operation = "jobs clean"
+)
+
 // Plan is the ordered list of steps for one plan file and one state of the world.
 // The saved plan, the first record of a journal and what ui/view folds are this
 // same document (semantics 5).
@@ -257,6 +266,11 @@ type Plan struct {
 
 	// Active is the side that a person named with --active, where the weights did not say.
 	Active Side `json:"active,omitempty"`
+
+	// Operation is OperationRestart or OperationJobs where the run is that alone, on the
+	// cluster of Side; empty for the whole way of a plan file.
+	Operation Operation `json:"operation,omitempty"`
+	Side      Side      `json:"side,omitempty"`
 
 	Clusters map[Side]ClusterView `json:"clusters"`
 	Traffic  []Share              `json:"traffic"`

@@ -26,6 +26,8 @@ type sumOf struct {
 	Clusters    []sumCluster
 	Traffic     []Share
 	Entrances   string
+	Operation   Operation
+	Side        Side
 	Steps       []StepSpec
 	Findings    []sumFinding
 }
@@ -51,12 +53,13 @@ type sumFinding struct {
 // Sum is the fingerprint: the SHA-256, in hex, of what the plan saw and what it will
 // do. Two plans of the same file and the same state of the world have the same, though
 // made at different times by different people; clusters (ARN, creation time, version,
-// number of lagging owners), weights, steps and findings count.
+// number of lagging owners), weights, steps and findings (other than INFO) count.
 func (p *Plan) Sum() string {
 	s := sumOf{
 		Format: FormatVersion, Name: p.Name, Region: p.Region, Variant: p.Variant, Target: p.Target,
 		FileSum: p.FileSum, Origin: p.Origin, Destination: p.Destination,
 		Traffic: append([]Share(nil), p.Traffic...), Entrances: string(p.Entrances),
+		Operation: p.Operation, Side: p.Side,
 	}
 	for _, side := range Sides {
 		c, ok := p.Clusters[side]
@@ -75,6 +78,9 @@ func (p *Plan) Sum() string {
 		s.Steps = append(s.Steps, step)
 	}
 	for _, f := range p.Findings {
+		if f.Severity == SeverityInfo {
+			continue // Jobs that finish meanwhile make no plan stale
+		}
 		s.Findings = append(s.Findings, sumFinding{f.Check, f.Severity, f.Side, f.Waived != "", f.CuredBy})
 	}
 	sort.SliceStable(s.Findings, func(i, k int) bool {

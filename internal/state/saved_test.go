@@ -144,6 +144,9 @@ func TestSum(t *testing.T) {
 		"zone of time": {false, func(p *state.Plan) {
 			cluster(p, func(v *state.ClusterView) { v.CreatedAt = v.CreatedAt.In(time.FixedZone("JST", 32400)) })
 		}},
+		"finished jobs": {false, func(p *state.Plan) {
+			p.Findings = append(p.Findings, state.Finding{Check: "jobs/finished", Severity: state.SeverityInfo})
+		}},
 		"titles":        {false, func(p *state.Plan) { p.Steps[0].Title, p.Steps[0].Changes = "restart 9 pods", "9 rollouts" }},
 		"expectation":   {false, func(p *state.Plan) { p.Steps[0].Expect.Max = 1 }},
 		"finding text":  {false, func(p *state.Plan) { p.Findings[0].Text, p.Findings[0].Cure = "9 pods", "wait" }},
@@ -164,6 +167,8 @@ func TestSum(t *testing.T) {
 		"version":     {true, func(p *state.Plan) { cluster(p, func(v *state.ClusterView) { v.Version = "1.32" }) }},
 		"owners":      {true, func(p *state.Plan) { cluster(p, func(v *state.ClusterView) { v.Owners++ }) }},
 		"no cluster":  {true, func(p *state.Plan) { delete(p.Clusters, state.Green) }},
+		"operation":   {true, func(p *state.Plan) { p.Operation = state.OperationRestart }},
+		"side":        {true, func(p *state.Plan) { p.Side = state.Green }},
 		"entrances":   {true, func(p *state.Plan) { p.Entrances = json.RawMessage(`[{"alb":{}}]`) }},
 		"weight":      {true, func(p *state.Plan) { p.Traffic[0].Green = 1 }},
 		"step":        {true, func(p *state.Plan) { p.Steps[0].ID = "other" }},
@@ -180,7 +185,7 @@ func TestSum(t *testing.T) {
 		}
 	}
 	// A new field has to be judged here.
-	if n := reflect.TypeFor[state.Plan]().NumField(); n != 21 {
+	if n := reflect.TypeFor[state.Plan]().NumField(); n != 23 {
 		t.Errorf("Plan has %d fields; put the new one into Sum or into this table, and count again", n)
 	}
 }
