@@ -12,15 +12,17 @@ import (
 	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	"github.com/aws/aws-sdk-go-v2/service/route53"
+	"github.com/aws/aws-sdk-go-v2/service/servicequotas"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/eksbg/eksbg/internal/aws"
 	"github.com/eksbg/eksbg/internal/cluster"
 	"github.com/eksbg/eksbg/internal/cutover"
+	"github.com/eksbg/eksbg/internal/fargate"
 	"github.com/eksbg/eksbg/internal/plan"
 	"github.com/eksbg/eksbg/internal/planfile"
 	"github.com/eksbg/eksbg/internal/preflight"
@@ -170,7 +172,18 @@ func (s *session) sources() plan.Sources {
 		Traffic:           s.traffic,
 		Clock:             s.clock,
 		CredentialsExpire: s.credentialsExpire,
+		Room:              s.room,
 	}
+}
+
+// room reads what Fargate has left for a side's cluster, in its account.
+func (s *session) room(ctx context.Context, side state.Side, used int) (fargate.Room, error) {
+	name := s.file.Clusters.Blue.Name
+	if side == state.Green {
+		name = s.file.Clusters.Green.Name
+	}
+	cfg := s.configs[s.account(side)]
+	return fargate.Read(ctx, s.eks[side], ec2.NewFromConfig(cfg), servicequotas.NewFromConfig(cfg), name, used)
 }
 
 // credentialsExpire is when the first of the credentials in use ends.
@@ -218,7 +231,10 @@ func (s *session) plan(ctx context.Context, active state.Side, fileSum, lineage 
 
 // explain gives errors of reading the pair the exit code that users are promised.
 func (s *session) explain(ctx context.Context, err error) error {
+	var cause *state.Stop
 	switch {
+	case errors.As(context.Cause(ctx), &cause): // the lock was lost
+		return cause
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return &state.Stop{Code: state.ExitResumable, Why: "the time that --timeout gives is over; this process has changed nothing"}
 	case ctx.Err() != nil:
@@ -269,12 +285,12 @@ func (s *session) builder(j *state.Journal, a *applied) *plan.Builder {
 	b := &plan.Builder{
 		File: s.file, Plan: j.Plan(), History: j, Sources: s.sources(), Prober: s.prober,
 		OnInterrupt: a.back, Stderr: func(line string) { fmt.Fprintln(s.err, line) },
-		Kubernetes: func(ctx context.Context, side state.Side) (kubernetes.Interface, error) {
+		Open: func(ctx context.Context, side state.Side) (plan.Cluster, error) {
 			c, err := s.open(ctx, side)
-			if err != nil {
+			if err != nil { // not a nil *Client in an interface
 				return nil, err
 			}
-			return c.Kubernetes(), nil
+			return c, nil
 		},
 		Servers: map[state.Side]upgrade.ServerVersioner{},
 	}

@@ -8,12 +8,9 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
-
 	"github.com/eksbg/eksbg/internal/cutover"
 	"github.com/eksbg/eksbg/internal/planfile"
 	"github.com/eksbg/eksbg/internal/preflight"
-	"github.com/eksbg/eksbg/internal/restart"
 	"github.com/eksbg/eksbg/internal/run"
 	"github.com/eksbg/eksbg/internal/standby"
 	"github.com/eksbg/eksbg/internal/state"
@@ -26,14 +23,16 @@ type Builder struct {
 	Plan    *state.Plan
 	History state.History
 	Sources
-	// Kubernetes gives the client of a side's API server.
-	Kubernetes func(context.Context, state.Side) (kubernetes.Interface, error)
-	Servers    map[state.Side]upgrade.ServerVersioner
-	Prober     cutover.Prober
+	// Open reaches a side's API server.
+	Open    func(context.Context, state.Side) (Cluster, error)
+	Servers map[state.Side]upgrade.ServerVersioner
+	Prober  cutover.Prober
 	// OnInterrupt decides what an interrupt in the middle of the cutover does.
 	OnInterrupt func() (back bool)
 	// Stderr takes what a put-back could not write to the journal.
 	Stderr func(line string)
+
+	usage usage
 }
 
 // Build makes the step of a spec.
@@ -46,15 +45,9 @@ func (b *Builder) Build(ctx context.Context, spec state.StepSpec) (run.Step, err
 	case state.KindAddon:
 		return upgrade.NewAddon(spec, b.upgradeDeps(spec)), nil
 	case state.KindRestart:
-		kube, err := b.Kubernetes(ctx, spec.Side)
-		if err != nil {
-			return nil, err
-		}
-		return restart.New(spec, restart.Deps{
-			Kubernetes: kube, Inventory: b.Inventories[spec.Side], Clock: b.Clock, History: b.History,
-			MaxParallel: b.File.Restart.MaxParallel, Order: b.File.Restart.Order,
-			Timeout: time.Duration(b.File.Restart.Timeout), Skips: b.File.Restart.Skip,
-		}), nil
+		return b.restartStep(ctx, spec)
+	case state.KindJobs:
+		return b.jobsStep(ctx, spec)
 	case state.KindCapacity:
 		return standby.NewCapacity(spec, standby.CapacityDeps{
 			Origin: b.Inventories[b.Plan.Origin], Destination: b.Inventories[b.Plan.Destination],
@@ -69,7 +62,7 @@ func (b *Builder) Build(ctx context.Context, spec state.StepSpec) (run.Step, err
 func (b *Builder) preflight(spec state.StepSpec) run.Step {
 	d := b.Plan.Destination
 	checks := []preflight.Check{
-		preflight.Identity(b.Plan, b.Inventories),
+		preflight.Identity(b.Plan, b.inventories()),
 		preflight.Credentials(b.Plan, b.Clock.Now, b.CredentialsExpire),
 	}
 	if hop := firstHop(b.Plan); hop != "" {
@@ -82,6 +75,7 @@ func (b *Builder) preflight(spec state.StepSpec) run.Step {
 			return cutover.Check(ctx, b.Traffic, b.File.Cutover.Stages...)
 		}})
 	}
+	checks = append(checks, b.roomChecks()...)
 	return preflight.New(spec, preflight.Deps{Checks: checks, History: b.History,
 		Waive: func(fs []state.Finding) []state.Finding { return Waive(b.File, fs, b.Clock.Now()) },
 		Cured: func(f state.Finding) string { return curedBy(b.Plan.Steps, f) },

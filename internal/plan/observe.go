@@ -12,6 +12,7 @@ import (
 
 	"github.com/eksbg/eksbg/internal/cluster"
 	"github.com/eksbg/eksbg/internal/cutover"
+	"github.com/eksbg/eksbg/internal/fargate"
 	"github.com/eksbg/eksbg/internal/planfile"
 	"github.com/eksbg/eksbg/internal/preflight"
 	"github.com/eksbg/eksbg/internal/state"
@@ -27,6 +28,9 @@ type Sources struct {
 	// CredentialsExpire tells when the first of the credentials in use ends; the zero
 	// time when they do not.
 	CredentialsExpire func(context.Context) (time.Time, error)
+	// Room reads what Fargate has left for a side's cluster, used being what the pods of
+	// the pair take of the vCPU quota in thousandths; nil where nobody asks.
+	Room func(ctx context.Context, side state.Side, used int) (fargate.Room, error)
 }
 
 // Observe reads the pair once: both clusters at the same time, the traffic, the
@@ -34,26 +38,19 @@ type Sources struct {
 // insights are read as they are and refreshed only by a run. active overrides what
 // the weights say about who serves.
 func Observe(ctx context.Context, f *planfile.File, src Sources, active state.Side) (*World, Roles, error) {
-	w := &World{At: src.Clock.Now().UTC(), Inventories: map[state.Side]*cluster.Inventory{}, Raises: map[string][]upgrade.AddonRaise{}}
-	if err := w.readTraffic(ctx, src.Traffic); err != nil {
+	w, err := observe(ctx, src)
+	if err != nil {
 		return nil, Roles{}, err
-	}
-	if err := w.readClusters(ctx, src); err != nil {
-		return nil, Roles{}, err
-	}
-	blue, green := w.Inventories[state.Blue], w.Inventories[state.Green]
-	if blue.ARN == green.ARN {
-		return nil, Roles{}, fmt.Errorf("clusters.blue and clusters.green are the same cluster, %s; a pair needs two", blue.ARN)
-	}
-	var err error
-	if w.CredentialsExpire, err = src.CredentialsExpire(ctx); err != nil {
-		return nil, Roles{}, fmt.Errorf("read when the credentials end: %w", err)
 	}
 	if w.Offered, err = upgrade.Offered(ctx, src.EKS[state.Blue]); err != nil {
 		return nil, Roles{}, err
 	}
 	roles, err := Decide(f, w, active)
-	if err != nil || roles.Served {
+	if err != nil {
+		return w, roles, err
+	}
+	if roles.Served {
+		err := w.readRoom(ctx, src, roles.Origin)
 		return w, roles, err
 	}
 	if err := w.readDestination(ctx, f, src, roles); err != nil {
@@ -61,6 +58,55 @@ func Observe(ctx context.Context, f *planfile.File, src Sources, active state.Si
 	}
 	w.Findings = Waive(f, w.Findings, w.At)
 	return w, roles, nil
+}
+
+// observe reads what every plan goes by: the traffic, both clusters at the same time,
+// and when the credentials end.
+func observe(ctx context.Context, src Sources) (*World, error) {
+	w := &World{At: src.Clock.Now().UTC(), Inventories: map[state.Side]*cluster.Inventory{}, Raises: map[string][]upgrade.AddonRaise{}}
+	if err := w.readTraffic(ctx, src.Traffic); err != nil {
+		return nil, err
+	}
+	if err := w.readClusters(ctx, src); err != nil {
+		return nil, err
+	}
+	blue, green := w.Inventories[state.Blue], w.Inventories[state.Green]
+	if blue.ARN == green.ARN {
+		return nil, fmt.Errorf("clusters.blue and clusters.green are the same cluster, %s; a pair needs two", blue.ARN)
+	}
+	var err error
+	if w.CredentialsExpire, err = src.CredentialsExpire(ctx); err != nil {
+		return nil, fmt.Errorf("read when the credentials end: %w", err)
+	}
+	return w, nil
+}
+
+// readRoom reads what Fargate has left for a side whose pods are, or will be, restarted.
+func (w *World) readRoom(ctx context.Context, src Sources, side state.Side) error {
+	inv := w.Inventories[side]
+	if src.Room == nil || !UsesFargate(inv) {
+		return nil
+	}
+	used := 0
+	for _, other := range state.Sides {
+		used += MilliCPU(w.Inventories[other])
+	}
+	room, err := src.Room(ctx, side, used)
+	if err != nil {
+		return err
+	}
+	w.Rooms = map[state.Side]fargate.Room{side: room}
+	return nil
+}
+
+// MilliCPU is what the pods of a cluster take of the vCPU quota of Fargate, finished ones
+// that still hold their node included.
+func MilliCPU(inv *cluster.Inventory) int {
+	n := 0
+	for _, p := range inv.Pods {
+		n += int(p.MilliCPU)
+	}
+	return n
 }
 
 func (w *World) readTraffic(ctx context.Context, traffic []cutover.Traffic) error {
@@ -106,6 +152,9 @@ func (w *World) readDestination(ctx context.Context, f *planfile.File, src Sourc
 		return err
 	}
 	w.Findings = append(w.Findings, found...)
+	if err := w.readRoom(ctx, src, d); err != nil {
+		return err
+	}
 	if len(r.Hops) == 0 {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/eksbg/eksbg/internal/cluster"
+	"github.com/eksbg/eksbg/internal/fargate"
 	"github.com/eksbg/eksbg/internal/planfile"
 	"github.com/eksbg/eksbg/internal/state"
 	"github.com/eksbg/eksbg/internal/upgrade"
@@ -26,6 +27,8 @@ type World struct {
 	Findings []state.Finding
 	// CredentialsExpire is when the first of the credentials in use ends.
 	CredentialsExpire time.Time
+	// Rooms are what Fargate has left on the sides that a restart is planned on.
+	Rooms map[state.Side]fargate.Room
 }
 
 // Roles are the sides' parts in a run.
@@ -95,6 +98,16 @@ type Identity struct {
 // Make orders the steps. It is pure: the same file, world and roles give the same
 // plan.
 func Make(f *planfile.File, w *World, r Roles, id Identity) *state.Plan {
+	b := newBuilder(f, w, r, id)
+	if r.Served {
+		b.live()
+	} else {
+		b.hot()
+	}
+	return b.end()
+}
+
+func newBuilder(f *planfile.File, w *World, r Roles, id Identity) *builder {
 	p := &state.Plan{
 		Format: state.FormatVersion, Tool: id.Tool, Run: id.Run, Lineage: id.Lineage, CreatedAt: w.At,
 		Name: f.Name, Region: f.Region, Variant: state.Variant(f.Variant), Target: f.Version,
@@ -106,16 +119,14 @@ func Make(f *planfile.File, w *World, r Roles, id Identity) *state.Plan {
 	for side, inv := range w.Inventories {
 		p.Clusters[side] = View(inv)
 	}
-	b := builder{file: f, world: w, roles: r, plan: p}
-	if r.Served {
-		b.live()
-	} else {
-		b.hot()
-	}
+	return &builder{file: f, world: w, roles: r, plan: p}
+}
+
+func (b *builder) end() *state.Plan {
 	b.findings()
 	b.approvals()
-	p.Fingerprint = p.Sum()
-	return p
+	b.plan.Fingerprint = b.plan.Sum()
+	return b.plan
 }
 
 // Entrances are the traffic targets of a plan file as a run keeps them.

@@ -2,12 +2,10 @@ package plan
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/eksbg/eksbg/internal/cluster"
 	"github.com/eksbg/eksbg/internal/planfile"
-	"github.com/eksbg/eksbg/internal/restart"
 	"github.com/eksbg/eksbg/internal/state"
 	"github.com/eksbg/eksbg/internal/upgrade"
 )
@@ -22,6 +20,7 @@ const (
 	preflightTime      = 20 * time.Second
 	shiftTime          = time.Minute
 	capacityMin, capMx = 5 * time.Second, 3 * time.Minute
+	jobsMin, jobsMax   = 5 * time.Second, time.Minute
 )
 
 type builder struct {
@@ -65,17 +64,30 @@ func (b *builder) hot() {
 func (b *builder) live() {
 	o := b.roles.Origin
 	inv := b.world.Inventories[o]
-	left := 0
-	for _, it := range b.survey(o, inv.Version) {
-		if !it.Skipped {
-			left++
-		}
-	}
-	if left == 0 {
+	if b.left(o, inv.Version) == 0 {
 		return
 	}
 	b.preflight()
 	b.restart(o, inv.Version, fmt.Sprintf("%s/restart-live/1", o), "")
+}
+
+// left counts the owners on a side that lag behind minor and are not skipped.
+func (b *builder) left(side state.Side, minor string) int {
+	n := 0
+	for _, it := range b.survey(side, minor) {
+		if !it.Skipped {
+			n++
+		}
+	}
+	return n
+}
+
+// restartName is the middle of the id of a side's restart.
+func (b *builder) restartName(side state.Side) string {
+	if b.serves(side) {
+		return "restart-live"
+	}
+	return "restart"
 }
 
 func (b *builder) preflight() {
@@ -107,38 +119,6 @@ func (b *builder) addon(side state.Side, a upgrade.AddonRaise, minor string) {
 		ID: fmt.Sprintf("%s/addon/%s/%s", side, a.Name, minor), Phase: state.PhaseUpgrade, Kind: state.KindAddon, Side: side,
 		Title: fmt.Sprintf("add-on %s to %s", a.Name, shortAddon(a.To)), Changes: "eks:UpdateAddon",
 		Expect: expect(addonTime, addonTime), Addon: a.Name, From: a.From, To: a.To,
-	})
-}
-
-// survey lists what a restart of a side would have to deal with once its control
-// plane is at minor.
-func (b *builder) survey(side state.Side, minor string) []restart.Item {
-	inv := *b.world.Inventories[side]
-	inv.Version = minor
-	return restart.Survey(&inv, b.file.Restart.Skip, b.world.At, b.file.Restart.Order)
-}
-
-// restart adds the restart of every pod below minor to. What lags only after a hop
-// is not lagging yet, so the numbers are those of all unfinished pods then.
-func (b *builder) restart(side state.Side, to, id, cause string) {
-	items := b.survey(side, to)
-	rollouts, pods := 0, 0
-	for _, it := range items {
-		pods += len(it.Pods)
-		if it.Method == restart.Rollout {
-			rollouts++
-		}
-	}
-	waves := int(math.Ceil(float64(rollouts) / float64(max(1, b.file.Restart.MaxParallel))))
-	phase := state.PhaseRestart
-	if b.serves(side) {
-		phase = state.PhaseRestartLive
-	}
-	b.add(state.StepSpec{
-		ID: id, Phase: phase, Kind: state.KindRestart, Side: side, Approval: phase == state.PhaseRestartLive,
-		Title:   fmt.Sprintf("restart %d pods of %d owners", pods, len(items)),
-		Changes: fmt.Sprintf("%d rollouts, %d at once", rollouts, b.file.Restart.MaxParallel),
-		Expect:  expect(time.Duration(waves)*rolloutMin, time.Duration(waves)*rolloutMax), To: to, Cause: cause,
 	})
 }
 
@@ -248,13 +228,14 @@ func (b *builder) findings() {
 	}
 	for _, s := range b.plan.Steps {
 		if s.Kind == state.KindRestart {
-			b.unrestartable(s)
+			b.restartFindings(s)
 		}
 		if s.Kind == state.KindControlPlane && b.serves(s.Side) {
 			b.plan.Findings = append(b.plan.Findings, state.Finding{Check: "upgrade/live", Severity: state.SeverityWarn, Side: s.Side, Step: s.ID,
 				Text: fmt.Sprintf("%s gets traffic while its control plane goes to %s", s.Side, s.To)})
 		}
 	}
+	b.finishedFindings()
 	b.expired()
 }
 
@@ -267,20 +248,6 @@ func (b *builder) expired() {
 	for _, k := range b.file.Restart.ExpiredSkips(b.world.At) {
 		b.plan.Findings = append(b.plan.Findings, state.Finding{Check: "skip/" + k.Owner, Severity: state.SeverityWarn,
 			Text: fmt.Sprintf("the skip of %s ended on %s", k.Owner, k.Until.Format(time.DateOnly)), Cure: "take it out, or give it a new end and reason"})
-	}
-}
-
-func (b *builder) unrestartable(s state.StepSpec) {
-	for _, it := range b.survey(s.Side, s.To) {
-		switch {
-		case it.Skipped:
-			b.plan.Findings = append(b.plan.Findings, state.Finding{Check: "restart/" + it.Owner.String(), Severity: state.SeverityWarn, Side: s.Side, Step: s.ID,
-				Text: fmt.Sprintf("%s stays on its kubelet: %s", it.Owner, it.Reason), Waived: it.Reason})
-		case it.Stuck():
-			b.plan.Findings = append(b.plan.Findings, state.Finding{Check: "restart/" + it.Owner.String(), Severity: state.SeverityWarn, Side: s.Side, Step: s.ID,
-				Text: fmt.Sprintf("%s cannot be restarted: %s. The run will stop before the cutover", it.Owner, it.Reason),
-				Cure: fmt.Sprintf("restart it by hand, or list owner %s under restart.skip with a reason and an end", it.Owner)})
-		}
 	}
 }
 

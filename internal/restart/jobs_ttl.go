@@ -25,13 +25,24 @@ type Remedy struct {
 	Command string
 }
 
+// String is the command, or the patch with what it is for.
+func (r Remedy) String() string {
+	if r.Command != "" {
+		return r.Command
+	}
+	return fmt.Sprintf("%s (%s): %s in whatever makes them", state.Clean(r.Owner.String()), plural(r.Jobs, "Job"), r.Patch)
+}
+
 // serial is the end of a Job's name that whoever makes it counts or draws.
 var serial = regexp.MustCompile(`-([0-9]+|[bcdfghjklmnpqrstvwxz2456789]{5})$`)
 
 // Remedies lists, by owner, the Job templates of finished Jobs that have no
 // ttlSecondsAfterFinished. Jobs of workflow engines are theirs. ttl is what the
-// patches say, rounded up to a whole second.
+// patches say, rounded up to a whole second; 0 is an hour.
 func (ls Leftovers) Remedies(inv *cluster.Inventory, ttl time.Duration) []Remedy {
+	if ttl <= 0 {
+		ttl = time.Hour
+	}
 	seconds := int((ttl + time.Second - 1) / time.Second)
 	crons := map[string]cluster.CronJob{}
 	for _, c := range inv.CronJobs {

@@ -14,12 +14,15 @@ import (
 // call and how long it is expected to take, what needs a look, and what to type
 // next. now is only used for the life of the credentials.
 func Plan(w io.Writer, p *state.Plan, now time.Time, next string) {
-	fmt.Fprintf(w, "%s - %s - %s - %s\n\n", p.Name, p.Variant, versions(p), p.Region)
+	what := string(p.Variant)
+	if p.Operation != "" {
+		what = fmt.Sprintf("%s %s", p.Operation, p.Side)
+	}
+	fmt.Fprintf(w, "%s - %s - %s - %s\n\n", p.Name, what, versions(p), p.Region)
 	pair(w, p)
 	fmt.Fprintln(w)
 	if len(p.Steps) == 0 {
-		fmt.Fprintln(w, "Nothing to do: the traffic is served whole by a cluster at the target version")
-		fmt.Fprintln(w, "on which no pod lags.")
+		fmt.Fprintln(w, nothing(p))
 	} else {
 		steps(w, p)
 	}
@@ -36,7 +39,21 @@ func Plan(w io.Writer, p *state.Plan, now time.Time, next string) {
 	}
 }
 
+// nothing says why there is nothing to do.
+func nothing(p *state.Plan) string {
+	switch p.Operation {
+	case state.OperationRestart:
+		return fmt.Sprintf("Nothing to do: no pod of %s lags that the plan file does not skip.", p.Side)
+	case state.OperationJobs:
+		return fmt.Sprintf("Nothing to do: no finished Job or pod of %s may be deleted.", p.Side)
+	}
+	return "Nothing to do: the traffic is served whole by a cluster at the target version\non which no pod lags."
+}
+
 func versions(p *state.Plan) string {
+	if p.Operation != "" {
+		return p.Target
+	}
 	from := p.Clusters[p.Destination].Version
 	if from == p.Target || from == "" {
 		return p.Target
@@ -123,9 +140,18 @@ func findings(w io.Writer, fs []state.Finding) {
 		case f.CuredBy != "":
 			Wrap(w, "          ", "          ", "cured by step "+f.CuredBy)
 		case f.Cure != "":
-			Wrap(w, "          cure: ", "          ", state.Clean(f.Cure))
+			Cure(w, "          cure: ", "          ", cleanLines(f.Cure))
 		}
 	}
+}
+
+// cleanLines strips control characters and keeps the lines.
+func cleanLines(s string) string {
+	lines := strings.Split(s, "\n")
+	for i := range lines {
+		lines[i] = state.Clean(lines[i])
+	}
+	return strings.Join(lines, "\n")
 }
 
 func outlook(w io.Writer, p *state.Plan, now time.Time) {
