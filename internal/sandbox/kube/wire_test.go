@@ -175,7 +175,7 @@ func TestDiscovery(t *testing.T) {
 		"coordination.k8s.io/v1", "argoproj.io/v1alpha1"}; !slices.Equal(names, want) {
 		t.Errorf("groups %v, want %v", names, want)
 	}
-	if want := "[v1 pods/eviction Eviction v1 replicationcontrollers/scale Scale apps/v1 deployments/scale Scale apps/v1 replicasets/scale Scale "+
+	if want := "[v1 pods/eviction Eviction v1 pods/portforward PodPortForwardOptions v1 replicationcontrollers/scale Scale apps/v1 deployments/scale Scale apps/v1 replicasets/scale Scale " +
 		"apps/v1 statefulsets/scale Scale argoproj.io/v1alpha1 rollouts/scale Scale]"; fmt.Sprint(subs) != want {
 		t.Errorf("subresources %v, want %s", subs, want)
 	}

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"io"
@@ -75,7 +76,7 @@ func (h *front) serve(w http.ResponseWriter, r *http.Request, call Call, f Fault
 	a := &answer{w: w, header: http.Header{}, stop: stop}
 	a.begin = func() bool {
 		entry.Status = a.status
-		entry.Accepted = a.status >= 200 && a.status < 300
+		entry.Accepted = a.status >= 200 && a.status < 300 || a.status == http.StatusSwitchingProtocols
 		n.into(&entry)
 		h.log.write(entry)
 		return f.Reset != After && f.Hold != After
@@ -168,6 +169,26 @@ func (a *answer) Flush() {
 	if f, ok := a.w.(http.Flusher); ok {
 		f.Flush()
 	}
+}
+
+// Hijack hands the connection over to a service that speaks another protocol on it. A
+// fault that strikes after the service cuts it instead.
+func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	h, ok := a.w.(http.Hijacker)
+	if !ok {
+		return nil, nil, http.ErrNotSupported
+	}
+	if a.status == 0 { // the service writes the head itself
+		a.status = http.StatusSwitchingProtocols
+		a.begun = a.begin()
+		a.lost = !a.begun
+	} else {
+		a.send()
+	}
+	if a.lost {
+		return nil, nil, net.ErrClosed
+	}
+	return h.Hijack()
 }
 
 // Unwrap lets http.ResponseController reach deadlines of the connection.

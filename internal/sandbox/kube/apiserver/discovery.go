@@ -99,6 +99,7 @@ func resources(gv schema.GroupVersion) runtime.Object {
 		}
 		if r == registry.Pods {
 			sub("eviction", policyv1.SchemeGroupVersion.WithKind("Eviction"), "create")
+			sub("portforward", schema.GroupVersion{Version: "v1"}.WithKind("PodPortForwardOptions"), forwardVerbs...)
 		}
 		if r.Scale {
 			sub("scale", autoscalingv1.SchemeGroupVersion.WithKind("Scale"), "get", "patch", "update")

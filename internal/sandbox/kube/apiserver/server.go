@@ -42,6 +42,9 @@ func (s *Server) Classify(r *http.Request, _ []byte) wire.Call {
 
 // changes is true for requests that can leave the cluster different.
 func changes(r *http.Request, q request) bool {
+	if q.sub == "portforward" {
+		return false
+	}
 	switch q.verb {
 	case "create", "update", "patch", "delete", "deletecollection":
 		return r.URL.Query().Get("dryRun") == ""
@@ -132,6 +135,12 @@ func (s *Server) serveResource(w http.ResponseWriter, r *http.Request, q request
 			return
 		}
 		h = map[string]func(http.ResponseWriter, *http.Request, request) error{"create": s.evict}[q.verb]
+	case "portforward":
+		if q.res != registry.Pods {
+			writeError(w, r, notServed(r, q))
+			return
+		}
+		h = map[string]func(http.ResponseWriter, *http.Request, request) error{"create": s.portforward, "get": s.portforward}[q.verb]
 	default:
 		writeError(w, r, notServed(r, q))
 		return

@@ -13,7 +13,10 @@ import (
 	"github.com/eksbg/eksbg/internal/sandbox/kube/conformance"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// A SPDY connection that was closed waits a second for somebody to ask how it went.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/moby/spdystream.(*Connection).shutdown"))
+}
 
 // TestSandbox holds the sandbox's own API server to the suite.
 func TestSandbox(t *testing.T) {

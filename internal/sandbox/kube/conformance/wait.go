@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -178,3 +179,7 @@ func statusOf(err error) metav1.Status {
 	}
 	return metav1.Status{}
 }
+
+func httpRequest(method, url string) (*http.Request, error) { return http.NewRequest(method, url, nil) }
+
+func newClient(t http.RoundTripper) *http.Client { return &http.Client{Transport: t} }
