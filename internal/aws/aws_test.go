@@ -169,6 +169,7 @@ func TestDoesNotRetryWhatStays(t *testing.T) {
 		"conflict":                {answer: fails(409, "ResourceInUseException", "busy"), rejected: true},
 		"invalid":                 {answer: fails(400, "InvalidParameterException", "unsupported Kubernetes version"), rejected: true},
 		"denied":                  {answer: fails(403, "AccessDeniedException", "not authorized"), rejected: true, denied: true},
+		"denied, EC2's spelling":  {answer: fails(401, "AuthFailure", "AWS was not able to validate the provided access credentials"), rejected: true, denied: true},
 		"missing":                 {answer: fails(404, "ResourceNotFoundException", "No cluster found"), rejected: true, missing: true},
 	} {
 		t.Run(name, func(t *testing.T) {

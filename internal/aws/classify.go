@@ -37,6 +37,7 @@ var deniedCodes = map[string]bool{
 	"SignatureDoesNotMatch":       true,
 	"InvalidSignatureException":   true,
 	"MissingAuthenticationToken":  true,
+	"AuthFailure":                 true, // EC2
 }
 
 // notFoundCodes are the error codes of a thing that is not there, in the services
