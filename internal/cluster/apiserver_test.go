@@ -38,7 +38,7 @@ import (
 // continue.
 type apiServer struct {
 	*httptest.Server
-	t *testing.T
+	t testing.TB
 
 	mu      sync.Mutex
 	version string
@@ -52,7 +52,7 @@ type apiServer struct {
 	accept string
 }
 
-func newAPIServer(t *testing.T) *apiServer {
+func newAPIServer(t testing.TB) *apiServer {
 	t.Helper()
 	s := &apiServer{t: t, version: "v1.31.14-eks-6ae7ca2", services: map[string]*corev1.Service{}, lists: map[string]runtime.Object{
 		"pods": &corev1.PodList{}, "nodes": &corev1.NodeList{}, "replicationcontrollers": &corev1.ReplicationControllerList{},
@@ -232,7 +232,7 @@ type world struct {
 	opts cluster.Options
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
 	api := newAPIServer(t)
 	fake := &fakeEKS{cluster: ekstypes.Cluster{

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,17 +20,24 @@ const maxChain = 8
 // ReplicaSets, ReplicationControllers and the Jobs of CronJobs. A Deployment of an
 // operator is still the one to restart.
 type owners struct {
+	mu sync.Mutex
 	// above holds, by UID, the controller of every such object that has one.
 	above map[types.UID]metav1.OwnerReference
 }
 
 func newOwners() *owners { return &owners{above: map[types.UID]metav1.OwnerReference{}} }
 
-// add enters an object that may stand in the middle of a chain.
-func (o *owners) add(m *metav1.ObjectMeta) {
-	if ref := controller(m); ref != nil {
-		o.above[m.UID] = *ref
+// add enters an object that may stand in the middle of a chain; false for one that
+// has nothing above it. Lists that are read at the same time may call it.
+func (o *owners) add(m *metav1.ObjectMeta) bool {
+	ref := controller(m)
+	if ref == nil {
+		return false
 	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.above[m.UID] = *ref
+	return true
 }
 
 // direct is the owner that the pod itself names: its Node for a static pod, itself

@@ -50,7 +50,7 @@ func newTransports(opt Options, ca []byte) (requests, upgrades http.RoundTripper
 		}
 	}
 	tokens := newTokens(opt.AWS, opt.Name, opt.Clock)
-	return newRepeater(opt.Name, opt.Retry, opt.Clock, &bearer{tokens: tokens, next: trust}), &bearer{tokens: tokens, next: &onceMore{once}}, nil
+	return newRepeater(opt.Name, opt.Retry, opt.Clock, &collector{&bearer{tokens: tokens, next: trust}}), &bearer{tokens: tokens, next: &onceMore{once}}, nil
 }
 
 // newMultiplexed speaks HTTP/2 where the server does.

@@ -21,14 +21,18 @@ func (s serviceKey) String() string { return s.namespace + "/" + s.name }
 // hooks are the fail-closed webhooks of a cluster and, while pods are read, the
 // owners of the pods behind their services.
 type hooks struct {
-	list []Webhook
-	// at are the places in list of the webhooks of a service.
-	at map[serviceKey][]int
-	// services are those that choose pods; behind holds, by their place in it, the
-	// direct owners of these pods.
-	services []serviceKey
-	chooses  selection
-	behind   []map[Owner]bool
+	list []hook
+	// places are where the services that choose pods are in behind, which holds the
+	// direct owners of these pods; -1 for a service that chooses none.
+	places  map[serviceKey]int
+	chooses selection
+	behind  []map[Owner]bool
+}
+
+// hook is one webhook and its service.
+type hook struct {
+	Webhook
+	service serviceKey
 }
 
 // add enters a webhook if it is fail-closed (failurePolicy Fail, which is also the
@@ -39,21 +43,18 @@ func (h *hooks) add(configuration, name string, policy *admissionv1.FailurePolic
 		return
 	}
 	service := serviceKey{client.Service.Namespace, client.Service.Name}
-	if h.at == nil {
-		h.at = map[serviceKey][]int{}
-	}
-	h.at[service] = append(h.at[service], len(h.list))
-	h.list = append(h.list, Webhook{Configuration: configuration, Name: name, Service: service.String()})
+	h.list = append(h.list, hook{Webhook{Configuration: configuration, Name: name, Service: service.String()}, service})
 }
 
-// serve enters the selector of a service. A service without one has its endpoints
-// from somewhere else, which tells nothing about pods.
+// serve enters a service; nil is one that is not there. One without a selector has
+// its endpoints from somewhere else, which tells nothing about pods.
 func (h *hooks) serve(service serviceKey, s *corev1.Service) {
-	if len(s.Spec.Selector) == 0 || s.Spec.Type == corev1.ServiceTypeExternalName {
+	if s == nil || len(s.Spec.Selector) == 0 || s.Spec.Type == corev1.ServiceTypeExternalName {
+		h.places[service] = -1
 		return
 	}
-	h.chooses.add(service.namespace, labels.SelectorFromSet(s.Spec.Selector), len(h.services))
-	h.services = append(h.services, service)
+	h.places[service] = len(h.behind)
+	h.chooses.add(service.namespace, labels.SelectorFromSet(s.Spec.Selector), len(h.behind))
 	h.behind = append(h.behind, map[Owner]bool{})
 }
 
@@ -76,77 +77,45 @@ func (h *hooks) see(p Pod, set labels.Set) {
 
 // done are the webhooks with the top owners of their pods, in the order of names.
 func (h *hooks) done(who *owners) []Webhook {
-	for i, service := range h.services {
+	served := make([][]Owner, len(h.behind))
+	for i := range h.behind {
 		var top []Owner
 		for o := range h.behind[i] {
 			top = append(top, who.top(o))
 		}
-		slices.SortFunc(top, func(a, b Owner) int { return cmp.Or(cmp.Compare(a.String(), b.String()), cmp.Compare(a.UID, b.UID)) })
-		top = slices.Compact(top)
-		for _, at := range h.at[service] {
-			h.list[at].Owners = top
-		}
+		slices.SortFunc(top, func(a, b Owner) int {
+			return cmp.Or(cmp.Compare(a.String(), b.String()), cmp.Compare(a.UID, b.UID))
+		})
+		served[i] = slices.Compact(top)
 	}
-	return h.list
+	var out []Webhook
+	for _, w := range h.list {
+		if at := h.places[w.service]; at >= 0 {
+			w.Owners = served[at]
+		}
+		out = append(out, w.Webhook)
+	}
+	return out
 }
 
-// readHooks lists the webhook configurations and reads the services behind those
-// that are fail-closed; there are few of them, so that one request each is less than
-// all services of the cluster.
-func (c *Client) readHooks(ctx context.Context) (*hooks, error) {
-	h := &hooks{}
-	admission := c.kube.AdmissionregistrationV1()
-	err := pages(ctx, c.name, "validatingwebhookconfigurations.admissionregistration.k8s.io", admission.ValidatingWebhookConfigurations().List,
-		func() { *h = hooks{} },
-		func(l *admissionv1.ValidatingWebhookConfigurationList) {
-			for i := range l.Items {
-				for _, w := range l.Items[i].Webhooks {
-					h.add(l.Items[i].Name, w.Name, w.FailurePolicy, w.ClientConfig)
-				}
-			}
-		})
-	if err != nil {
-		return nil, err
-	}
-	m := &hooks{}
-	err = pages(ctx, c.name, "mutatingwebhookconfigurations.admissionregistration.k8s.io", admission.MutatingWebhookConfigurations().List,
-		func() { *m = hooks{} },
-		func(l *admissionv1.MutatingWebhookConfigurationList) {
-			for i := range l.Items {
-				for _, w := range l.Items[i].Webhooks {
-					m.add(l.Items[i].Name, w.Name, w.FailurePolicy, w.ClientConfig)
-				}
-			}
-		})
-	if err != nil {
-		return nil, err
-	}
-	h.join(m)
-	for service := range h.at {
-		s, err := c.kube.CoreV1().Services(service.namespace).Get(ctx, service.name, metav1.GetOptions{})
+// readServices reads the services that the webhooks call.
+func (c *Client) readServices(ctx context.Context, h *hooks) error {
+	h.places = map[serviceKey]int{}
+	for _, w := range h.list {
+		if _, ok := h.places[w.service]; ok {
+			continue
+		}
+		s, err := c.kube.CoreV1().Services(w.service.namespace).Get(ctx, w.service.name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 			// The webhook fails whatever is restarted.
-			continue
+			s = nil
 		case apierrors.IsForbidden(err):
-			return nil, forbidden("get", "services", c.name, err)
+			return forbidden("get", "services", c.name, err)
 		case err != nil:
-			return nil, fmt.Errorf("read service %s, which webhooks of cluster %s call: %w", service, c.name, err)
+			return fmt.Errorf("read service %s, which webhooks of cluster %s call: %w", w.service, c.name, err)
 		}
-		h.serve(service, s)
+		h.serve(w.service, s)
 	}
-	return h, nil
-}
-
-// join takes over the webhooks of another list.
-func (h *hooks) join(other *hooks) {
-	if h.at == nil {
-		h.at = map[serviceKey][]int{}
-	}
-	for service, places := range other.at {
-		for _, at := range places {
-			h.at[service] = append(h.at[service], len(h.list)+at)
-		}
-	}
-	h.list = append(h.list, other.list...)
+	return nil
 }
