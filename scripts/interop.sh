@@ -81,6 +81,7 @@ cli() {
   case $service in
     route53) endpoint=AWS_ENDPOINT_URL_ROUTE_53 ;;
     elbv2) endpoint=AWS_ENDPOINT_URL_ELASTIC_LOAD_BALANCING_V2 ;;
+    service-quotas) endpoint=AWS_ENDPOINT_URL_SERVICE_QUOTAS ;;
   esac
   if [ "$old_cli" = yes ]; then set -- --endpoint-url "${!endpoint}" "$@"; fi
   aws --output text "$@"
@@ -169,6 +170,22 @@ equal "a new pod takes its place" 3 "$(eventually 3 ready catalog)"
 refused "the deleted pod is gone" "NotFound" kube get pod "$victim" -n shop
 gone() { kube get node "$node" >/dev/null 2>&1 && echo there || echo gone; }
 equal "its node is gone with it" gone "$(eventually gone gone)"
+
+echo "-- ec2, service quotas"
+subnets=$(cli eks describe-fargate-profile --cluster-name shop-green --fargate-profile-name apps --query fargateProfile.subnets)
+vpc=$(cli eks describe-cluster --name shop-green --query cluster.resourcesVpcConfig.vpcId)
+of_vpc() { cli ec2 describe-subnets --filters "Name=vpc-id,Values=$vpc" --query "$1"; }
+equal "ec2 describe-subnets: the Fargate profile's" "$(xargs <<<"$subnets")" "$(of_vpc 'Subnets[].SubnetId' | xargs)"
+# Two subnets of /20, less the five addresses of each that a VPC keeps.
+taken() { echo $((2 * (4096 - 5) - $(of_vpc 'sum(Subnets[].AvailableIpAddressCount)' | sed 's/\..*//'))); }
+pods_there() { kube get pods -A --no-headers | wc -l | xargs; }
+equal "ec2 describe-subnets: each pod holds an address" "$(pods_there)" "$(eventually "$(pods_there)" taken)"
+refused "ec2 describe-subnets of none" "InvalidSubnetID.NotFound.*subnet-0gone" cli ec2 describe-subnets --subnet-ids subnet-0gone
+quota() { cli service-quotas "$1" --service-code fargate --quota-code "$2" --query Quota.Value; }
+equal "service-quotas get-service-quota: vCPUs" 4000.0 "$(quota get-service-quota L-3032A538)"
+refused "service-quotas get-service-quota of a value that the account has not" "NoSuchResourceException" quota get-service-quota L-6BAD92DD
+equal "service-quotas get-aws-default-service-quota: launches" 100.0 "$(quota get-aws-default-service-quota L-6BAD92DD)"
+equal "service-quotas list-service-quotas" L-3032A538 "$(cli service-quotas list-service-quotas --service-code fargate --query 'Quotas[].QuotaCode')"
 
 echo "-- route53"
 zone=$(cli route53 list-hosted-zones --query "HostedZones[?Name=='shop.example.com.'].Id")

@@ -5,6 +5,7 @@ package servicequotas
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/eksbg/eksbg/internal/sandbox/wire"
@@ -91,11 +92,23 @@ var _ wire.Service = (*Service)(nil)
 type quotaJSON struct {
 	ServiceCode, ServiceName       string
 	QuotaArn, QuotaCode, QuotaName string
-	Value                          float64
+	Value                          double
 	Unit                           string
 	Adjustable, GlobalQuota        bool
 	UsageMetric                    *metricJSON `json:",omitempty"`
 	QuotaAppliedAtLevel            string
+}
+
+// double is a number as AWS writes it: 40.0, which clients show.
+type double float64
+
+// MarshalJSON implements json.Marshaler.
+func (d double) MarshalJSON() ([]byte, error) {
+	text := strconv.FormatFloat(float64(d), 'f', -1, 64)
+	if !strings.Contains(text, ".") {
+		text += ".0"
+	}
+	return []byte(text), nil
 }
 
 // metricJSON is where CloudWatch keeps how much of the quota is used.
@@ -108,7 +121,7 @@ type metricJSON struct {
 // json is a quota with a value: the account's own, or the default.
 func (s *Service) json(q Quota, value float64, account string) quotaJSON {
 	out := quotaJSON{
-		ServiceCode: q.Service, ServiceName: q.ServiceName, QuotaCode: q.Code, QuotaName: q.Name, Value: value, Unit: "None",
+		ServiceCode: q.Service, ServiceName: q.ServiceName, QuotaCode: q.Code, QuotaName: q.Name, Value: double(value), Unit: "None",
 		QuotaArn:   fmt.Sprintf("arn:aws:servicequotas:%s:%s:%s/%s", s.opts.Region, account, q.Service, q.Code),
 		Adjustable: !q.Fixed, QuotaAppliedAtLevel: "ACCOUNT",
 	}
