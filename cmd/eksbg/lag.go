@@ -195,7 +195,11 @@ func (s *session) leftovers(inv *cluster.Inventory, side state.Side, now time.Ti
 	if len(all) == 0 {
 		return ""
 	}
-	if del := all.Deletable(); len(del) > 0 {
+	switch del := all.Deletable(); len(del) {
+	case 0:
+	case len(all):
+		return fmt.Sprintf("%s; to delete them\n%s", all, jobsCommand(s.planPath, side, ""))
+	default:
 		return fmt.Sprintf("%s; to delete %d of them\n%s", all, len(del), jobsCommand(s.planPath, side, ""))
 	}
 	return all.String()

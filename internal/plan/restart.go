@@ -112,7 +112,7 @@ func (b *builder) jobs(side state.Side, phase state.Phase) {
 	}
 	title := "delete finished Jobs and pods"
 	if ls := b.finished(side).Deletable(); len(ls) > 0 {
-		title = fmt.Sprintf("delete %d finished Jobs and pods", len(ls))
+		title = "delete " + ls.Count()
 	}
 	b.add(state.StepSpec{
 		ID: fmt.Sprintf("%s/jobs/%d", side, n), Phase: phase, Kind: state.KindJobs, Side: side, Approval: phase == state.PhaseRestartLive,

@@ -231,8 +231,8 @@ func (ls Leftovers) Addresses() int {
 	return n
 }
 
-// String counts them: "12 finished Jobs and 1 finished pod hold 13 addresses".
-func (ls Leftovers) String() string {
+// Count says how many they are: "12 finished Jobs and 1 finished pod".
+func (ls Leftovers) Count() string {
 	jobs := 0
 	for _, l := range ls {
 		if l.Job.Kind != "" {
@@ -246,16 +246,27 @@ func (ls Leftovers) String() string {
 	if n := len(ls) - jobs; n > 0 {
 		parts = append(parts, plural(n, "finished pod"))
 	}
-	what, verb := strings.Join(parts, " and "), "hold"
+	if len(parts) == 0 {
+		return "no finished Jobs or pods"
+	}
+	return strings.Join(parts, " and ")
+}
+
+// String is Count with what they hold: "12 finished Jobs hold 13 Fargate addresses".
+func (ls Leftovers) String() string {
+	verb := "hold"
 	switch len(ls) {
 	case 0:
-		return "no finished Jobs or pods"
+		return ls.Count()
 	case 1:
 		verb = "holds"
 	}
-	n := ls.Addresses()
-	if n == 0 {
-		return what + " " + verb + " no Fargate address"
+	switch n := ls.Addresses(); n {
+	case 0:
+		return ls.Count() + " " + verb + " no Fargate address"
+	case 1:
+		return ls.Count() + " " + verb + " 1 Fargate address"
+	default:
+		return fmt.Sprintf("%s %s %d Fargate addresses", ls.Count(), verb, n)
 	}
-	return fmt.Sprintf("%s %s %d Fargate address%s", what, verb, n, map[bool]string{true: "", false: "es"}[n == 1])
 }
