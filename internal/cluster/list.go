@@ -1,19 +1,13 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
-	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 )
 
@@ -86,7 +80,7 @@ func pass[T any, P decodable[T]](ctx context.Context, b *bench, l list[T]) error
 	// Nobody else may use the pages before the request that fills one has ended.
 	defer coming.Wait()
 	defer cancel()
-	now.fetch(ctx, l.client, l.resource, "")
+	now.fetch(ctx, l.client, l.resource, l.keep, "")
 	for first := true; ; first = false {
 		coming.Wait()
 		if now.err != nil {
@@ -95,15 +89,12 @@ func pass[T any, P decodable[T]](ctx context.Context, b *bench, l list[T]) error
 		if first && l.first != nil {
 			l.first()
 		}
-		more, items, err := now.open()
-		if err != nil {
-			return err
-		}
+		more := now.more
 		if more != "" {
 			to := ahead
-			coming.Go(func() { to.fetch(ctx, l.client, l.resource, more) })
+			coming.Go(func() { to.fetch(ctx, l.client, l.resource, l.keep, more) })
 		}
-		if err := each[T, P](now, items, l); err != nil {
+		if err := each[T, P](now, l); err != nil {
 			return err
 		}
 		if more == "" {
@@ -114,7 +105,7 @@ func pass[T any, P decodable[T]](ctx context.Context, b *bench, l list[T]) error
 }
 
 // each hands over the objects of a page.
-func each[T any, P decodable[T]](p *page, items []byte, l list[T]) error {
+func each[T any, P decodable[T]](p *page, l list[T]) error {
 	if p.other != nil {
 		return meta.EachListItem(p.other, func(o runtime.Object) error {
 			obj, ok := any(o).(P)
@@ -126,134 +117,16 @@ func each[T any, P decodable[T]](p *page, items []byte, l list[T]) error {
 		})
 	}
 	obj := P(new(T))
-	for from := 0; from < len(items); {
-		f, err := next(items, from)
-		if err != nil {
-			return err
-		}
-		from = f.end
-		if f.number != listItems {
-			continue
-		}
-		kept, err := prune(items[f.body:f.end], l.keep)
-		if err != nil {
-			return err
+	for from, end := range p.ends {
+		begin := 0
+		if from > 0 {
+			begin = p.ends[from-1]
 		}
 		*obj = *new(T)
-		if err := obj.Unmarshal(kept); err != nil {
+		if err := obj.Unmarshal(p.items[begin:end]); err != nil {
 			return fmt.Errorf("%w: %w", errWire, err)
 		}
 		l.each(obj)
 	}
 	return nil
-}
-
-// bench is where one list after another is read: two pages, used again and again.
-type bench struct {
-	cluster string
-	pages   [2]page
-}
-
-// page is one page of a list: the body of an answer in protobuf as it came, or
-// another form decoded.
-type page struct {
-	body  bytes.Buffer
-	other runtime.Object
-	err   error
-}
-
-// fetch asks for the page that the token continues.
-func (p *page) fetch(ctx context.Context, client rest.Interface, resource, token string) {
-	p.body.Reset()
-	p.other, p.err = nil, nil
-	name, _, _ := strings.Cut(resource, ".")
-	result := client.Get().Resource(name).
-		VersionedParams(&metav1.ListOptions{Limit: pageSize, Continue: token}, scheme.ParameterCodec).
-		Do(context.WithValue(ctx, pageKey{}, p))
-	if p.err = result.Error(); p.err != nil || p.body.Len() > 0 {
-		return
-	}
-	p.other, p.err = result.Get()
-}
-
-// What frames protobuf of the API (k8s.io/apimachinery/pkg/runtime/serializer/protobuf):
-// a magic number, then a runtime.Unknown, whose field raw is the list; of every list
-// field 1 is its metadata and field 2 its items.
-const (
-	magic         = "k8s\x00"
-	unknownRaw    = 2
-	unknownCoding = 3
-	listMeta      = 1
-	listItems     = 2
-)
-
-// open gives the token of the next page, and the list itself where it is protobuf.
-func (p *page) open() (more string, items []byte, err error) {
-	if p.other != nil {
-		m, err := meta.ListAccessor(p.other)
-		if err != nil {
-			return "", nil, fmt.Errorf("the answer is no list: %w", err)
-		}
-		return m.GetContinue(), nil, nil
-	}
-	b, ok := bytes.CutPrefix(p.body.Bytes(), []byte(magic))
-	if !ok {
-		return "", nil, errWire
-	}
-	for from := 0; from < len(b); {
-		f, err := next(b, from)
-		if err != nil {
-			return "", nil, err
-		}
-		from = f.end
-		switch {
-		case f.number == unknownRaw:
-			items = b[f.body:f.end]
-		case f.number == unknownCoding && f.end > f.body:
-			return "", nil, errors.New("the answer has an encoding within that nobody asked for")
-		}
-	}
-	for from := 0; from < len(items); {
-		f, err := next(items, from)
-		if err != nil {
-			return "", nil, err
-		}
-		from = f.end
-		if f.number != listMeta {
-			continue
-		}
-		var m metav1.ListMeta
-		if err := m.Unmarshal(items[f.body:f.end]); err != nil {
-			return "", nil, fmt.Errorf("%w: %w", errWire, err)
-		}
-		return m.Continue, items, nil
-	}
-	return "", nil, errWire
-}
-
-// pageKey is the context's key for the page that an answer goes into.
-type pageKey struct{}
-
-// collector takes the body of a list in protobuf aside, into the page that waits for
-// it. The layers above would copy it three times, each time growing as they go. A body
-// that breaks off is a failed request here as well.
-type collector struct{ next http.RoundTripper }
-
-// RoundTrip sends the request.
-func (c *collector) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := c.next.RoundTrip(req)
-	p, ok := req.Context().Value(pageKey{}).(*page)
-	if err != nil || !ok || resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != runtime.ContentTypeProtobuf {
-		return resp, err
-	}
-	p.body.Reset()
-	_, err = p.body.ReadFrom(resp.Body)
-	if closeErr := resp.Body.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the answer of %s: %w", req.URL.Host, err)
-	}
-	resp.Body, resp.ContentLength = http.NoBody, 0
-	return resp, nil
 }
