@@ -2,7 +2,6 @@ package ec2_test
 
 import (
 	"encoding/xml"
-	"errors"
 	"net/http"
 	"regexp"
 	"slices"
@@ -14,7 +13,6 @@ import (
 	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
-	"github.com/aws/smithy-go"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
@@ -51,16 +49,6 @@ func newRig(t *testing.T) *rig {
 	r.srv = wiretest.Serve(t, r.svc)
 	r.Client = awsec2.NewFromConfig(r.srv.Config())
 	return r
-}
-
-func code(err error) string {
-	if e, ok := errors.AsType[smithy.APIError](err); ok {
-		return e.ErrorCode()
-	}
-	if err != nil {
-		return err.Error()
-	}
-	return ""
 }
 
 func is(name string, values ...string) types.Filter { return types.Filter{Name: &name, Values: values} }
@@ -217,18 +205,18 @@ func TestRefusals(t *testing.T) {
 		{awsec2.DescribeSubnetsInput{Filters: []types.Filter{is("subnet-id", slices.Repeat([]string{"subnet-0a"}, 201)...)}}, "FilterLimitExceeded"},
 		{awsec2.DescribeSubnetsInput{DryRun: aws.Bool(true)}, "DryRunOperation"},
 	} {
-		if _, err := r.ids(t, &c.in); code(err) != c.want {
+		if _, err := r.ids(t, &c.in); wiretest.Code(err) != c.want {
 			t.Errorf("%+v: %v, want %s", c.in, err, c.want)
 		}
 	}
 	if got := string(r.srv.Last().Response); !strings.Contains(got, "<Response><Errors><Error><Code>DryRunOperation</Code>") || !strings.Contains(got, "<RequestID>") {
 		t.Errorf("an error has not EC2's form: %s", got)
 	}
-	if _, err := r.DescribeVpcs(t.Context(), nil); code(err) != "InvalidAction" {
+	if _, err := r.DescribeVpcs(t.Context(), nil); wiretest.Code(err) != "InvalidAction" {
 		t.Errorf("DescribeVpcs: %v", err)
 	}
 	r.keys.Expire(wire.AccessKey, time.Now().Add(-time.Minute))
-	if _, err := r.ids(t, nil); code(err) != "RequestExpired" {
+	if _, err := r.ids(t, nil); wiretest.Code(err) != "RequestExpired" {
 		t.Errorf("with expired keys: %v", err)
 	}
 }
@@ -239,7 +227,7 @@ func TestFaultsHaveTheirStatus(t *testing.T) {
 		if err := r.srv.Faults.Add(wire.Fault{Call: "ec2:*", Error: fault}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.ids(t, nil); code(err) != fault || r.srv.Last().Status != status {
+		if _, err := r.ids(t, nil); wiretest.Code(err) != fault || r.srv.Last().Status != status {
 			t.Errorf("%s: %v with status %d, want %d", fault, err, r.srv.Last().Status, status)
 		}
 	}

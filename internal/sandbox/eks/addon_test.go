@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/eks/types"
 
 	"github.com/eksbg/eksbg/internal/sandbox/eks"
+	"github.com/eksbg/eksbg/internal/sandbox/wire/wiretest"
 )
 
 func (r *rig) addon(t *testing.T, name string) *types.Addon {
@@ -64,7 +65,7 @@ func TestAnAddonUpdateTakesItsTime(t *testing.T) {
 		t.Errorf("the same again: %v %v", again, err)
 	}
 	in.ClientRequestToken = aws.String("another-token-another-token-another-to")
-	if _, err = r.UpdateAddon(t.Context(), in); code(err) != "ResourceInUseException" ||
+	if _, err = r.UpdateAddon(t.Context(), in); wiretest.Code(err) != "ResourceInUseException" ||
 		message(err) != "Addon coredns cannot be updated as it is currently in UPDATING state" {
 		t.Errorf("another meanwhile: %v", err)
 	}
@@ -104,7 +105,7 @@ func TestAddonUpdatesThatAreRefused(t *testing.T) {
 			ResolveConflicts: "MAYBE"}, "InvalidParameterException"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := newRig(t, nil).UpdateAddon(t.Context(), &tt.in); code(err) != tt.code {
+			if _, err := newRig(t, nil).UpdateAddon(t.Context(), &tt.in); wiretest.Code(err) != tt.code {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -243,11 +244,11 @@ func TestDescribeAddonVersionsOfAll(t *testing.T) {
 		t.Errorf("got %v", names)
 	}
 	_, err := r.DescribeAddonVersions(t.Context(), &awseks.DescribeAddonVersionsInput{AddonName: aws.String("nonesuch")})
-	if code(err) != "ResourceNotFoundException" {
+	if wiretest.Code(err) != "ResourceNotFoundException" {
 		t.Errorf("unknown add-on: %v", err)
 	}
 	_, err = r.DescribeAddonVersions(t.Context(), &awseks.DescribeAddonVersionsInput{KubernetesVersion: aws.String("1.99")})
-	if code(err) != "InvalidParameterException" {
+	if wiretest.Code(err) != "InvalidParameterException" {
 		t.Errorf("unknown minor: %v", err)
 	}
 }

@@ -2,7 +2,6 @@ package eks
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 
@@ -106,15 +105,8 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 
 // authError says an error of Keys.Check in the codes that JSON services use.
 func authError(err error) *Error {
-	e := &Error{Status: 403, Code: "InvalidSignatureException", Message: err.Error()}
-	switch {
-	case errors.Is(err, wire.ErrUnsigned):
-		e.Code, e.Message = "MissingAuthenticationTokenException", "Missing Authentication Token"
-	case errors.Is(err, wire.ErrUnknownKey):
-		e.Code, e.Message = "UnrecognizedClientException", "The security token included in the request is invalid."
-	case errors.Is(err, wire.ErrExpired):
-		e.Code, e.Message = "ExpiredTokenException", "The security token included in the request is expired"
-	}
+	e := &Error{Status: 403}
+	e.Code, e.Message = wire.JSONAuthError(err)
 	return e
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/eks/types"
 
 	"github.com/eksbg/eksbg/internal/sandbox/eks"
+	"github.com/eksbg/eksbg/internal/sandbox/wire/wiretest"
 )
 
 func (r *rig) insights(t *testing.T, filter *types.InsightsFilter) map[string]types.InsightSummary {
@@ -237,7 +238,7 @@ func TestInsightsOfWhatIsNotThere(t *testing.T) {
 	_, start := r.StartInsightsRefresh(t.Context(), &awseks.StartInsightsRefreshInput{ClusterName: aws.String("red")})
 	_, look := r.DescribeInsightsRefresh(t.Context(), &awseks.DescribeInsightsRefreshInput{ClusterName: aws.String("red")})
 	for _, err := range []error{list, one, start, look} {
-		if code(err) != "ResourceNotFoundException" {
+		if wiretest.Code(err) != "ResourceNotFoundException" {
 			t.Errorf("got %v", err)
 		}
 	}

@@ -78,17 +78,7 @@ func (r *rig) heard() []string {
 	return append([]string{}, r.told...)
 }
 
-// code is the error code of an answer, empty for none; message its text.
-func code(err error) string {
-	if e, ok := errors.AsType[smithy.APIError](err); ok {
-		return e.ErrorCode()
-	}
-	if err != nil {
-		return err.Error()
-	}
-	return ""
-}
-
+// message is the text of an API's error, empty for others.
 func message(err error) string {
 	if e, ok := errors.AsType[smithy.APIError](err); ok {
 		return e.ErrorMessage()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/eksbg/eksbg/internal/sandbox/eks"
 	"github.com/eksbg/eksbg/internal/sandbox/wire"
+	"github.com/eksbg/eksbg/internal/sandbox/wire/wiretest"
 )
 
 const token = "0b5f3a52-6c0e-4d4a-9a55-1f6f3f1c7d10"
@@ -89,7 +90,7 @@ func TestUpdatesThatAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)
 			_, err := r.UpdateClusterVersion(t.Context(), &awseks.UpdateClusterVersionInput{Name: &tt.cluster, Version: &tt.version})
-			if code(err) != tt.code || message(err) != tt.message {
+			if wiretest.Code(err) != tt.code || message(err) != tt.message {
 				t.Errorf("got %v", err)
 			}
 			if v := aws.ToString(r.cluster(t).Version); v != "1.31" {
@@ -122,11 +123,11 @@ func TestOneUpdateAtATime(t *testing.T) {
 	// Refused from the first moment on, although the cluster still reads ACTIVE.
 	_, err = r.raise(t, "1.32", "another-token-another-token-another-to")
 	want := fmt.Sprintf("Cannot VersionUpdate because cluster blue currently has update %s in progress", *u.Id)
-	if code(err) != "ResourceInUseException" || message(err) != want || r.srv.Last().Status != http.StatusConflict {
+	if wiretest.Code(err) != "ResourceInUseException" || message(err) != want || r.srv.Last().Status != http.StatusConflict {
 		t.Errorf("got %v, status %d", err, r.srv.Last().Status)
 	}
 	_, err = r.UpdateAddon(t.Context(), &awseks.UpdateAddonInput{ClusterName: aws.String("blue"), AddonName: aws.String("coredns")})
-	if code(err) != "ResourceInUseException" {
+	if wiretest.Code(err) != "ResourceInUseException" {
 		t.Errorf("an add-on meanwhile: %v", err)
 	}
 	r.clock.Step(10 * time.Minute)
@@ -148,7 +149,7 @@ func TestAClientTokenStandsForOneRequest(t *testing.T) {
 	if !strings.Contains(r.srv.Log.String(), `"replay":true`) {
 		t.Error("the log does not tell the replay")
 	}
-	if _, err = r.raise(t, "1.33", token); code(err) != "InvalidParameterException" {
+	if _, err = r.raise(t, "1.33", token); wiretest.Code(err) != "InvalidParameterException" {
 		t.Errorf("with another version: %v", err)
 	}
 	r.clock.Step(10 * time.Minute)
@@ -197,7 +198,7 @@ func TestFargateKubeletsThatLagBehind(t *testing.T) {
 			r := newRig(t, func(o *eks.Options) { o.Skew = tt.mode })
 			r.setKubelets(tt.kubelets...)
 			_, err := r.raise(t, "1.32", token)
-			if tt.refused && (code(err) != "InvalidRequestException" || message(err) != refusal) || !tt.refused && err != nil {
+			if tt.refused && (wiretest.Code(err) != "InvalidRequestException" || message(err) != refusal) || !tt.refused && err != nil {
 				t.Errorf("got %v", err)
 			}
 			r.setKubelets("v1.31.14-eks-1")
@@ -217,7 +218,7 @@ func TestTheSkewOfOldKubelets(t *testing.T) {
 		}
 		r.setKubelets(kubelet)
 		_, err := r.UpdateClusterVersion(t.Context(), &awseks.UpdateClusterVersionInput{Name: aws.String("old"), Version: aws.String("1.27")})
-		if refused != (code(err) == "InvalidRequestException") {
+		if refused != (wiretest.Code(err) == "InvalidRequestException") {
 			t.Errorf("%s: %v", kubelet, err)
 		}
 	}
@@ -270,7 +271,7 @@ func TestReadinessIsEnforcedOnlyWhenAskedTo(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := r.raise(t, "1.32", token)
-		if enforce != (code(err) == "InvalidStateException") {
+		if enforce != (wiretest.Code(err) == "InvalidStateException") {
 			t.Errorf("enforced %t: %v", enforce, err)
 		}
 		if !enforce {
@@ -304,7 +305,7 @@ func TestDescribeUpdateWantsToKnowOfWhat(t *testing.T) {
 		if tt.group != "" {
 			in.NodegroupName = &tt.group
 		}
-		if _, err := r.DescribeUpdate(t.Context(), in); code(err) != tt.code {
+		if _, err := r.DescribeUpdate(t.Context(), in); wiretest.Code(err) != tt.code {
 			t.Errorf("%+v: %v", tt, err)
 		}
 	}
@@ -338,7 +339,7 @@ func TestListUpdatesComesInPages(t *testing.T) {
 		t.Errorf("%d pages, missing %v", n, want)
 	}
 	_, err := r.ListUpdates(t.Context(), &awseks.ListUpdatesInput{Name: aws.String("blue"), NextToken: aws.String("garbage")})
-	if code(err) != "InvalidParameterException" {
+	if wiretest.Code(err) != "InvalidParameterException" {
 		t.Errorf("a wrong token: %v", err)
 	}
 }
@@ -358,7 +359,7 @@ func TestWhoMayCall(t *testing.T) {
 		cfg := r.srv.Config()
 		cfg.Credentials = tt.creds
 		_, err := awseks.NewFromConfig(cfg).ListClusters(t.Context(), nil)
-		if code(err) != tt.code || r.srv.Last().Status != http.StatusForbidden {
+		if wiretest.Code(err) != tt.code || r.srv.Last().Status != http.StatusForbidden {
 			t.Errorf("%s: %v, status %d", name, err, r.srv.Last().Status)
 		}
 	}

@@ -126,7 +126,7 @@ func TestErrorsHaveTheirTypeInTheHeaderAndTheirMembers(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := r.DescribeCluster(t.Context(), &awseks.DescribeClusterInput{Name: aws.String("blue")})
-			if code(err) != exception || message(err) != "words" {
+			if wiretest.Code(err) != exception || message(err) != "words" {
 				t.Errorf("the SDK reads %v", err)
 			}
 			got := r.srv.Last()
@@ -225,7 +225,7 @@ func TestDescribeFargateProfile(t *testing.T) {
 		t.Errorf("it is %+v", p)
 	}
 	_, err = r.DescribeFargateProfile(t.Context(), &awseks.DescribeFargateProfileInput{ClusterName: aws.String("blue"), FargateProfileName: aws.String("none")})
-	if code(err) != "ResourceNotFoundException" {
+	if wiretest.Code(err) != "ResourceNotFoundException" {
 		t.Errorf("unknown: %v", err)
 	}
 }
@@ -282,7 +282,7 @@ func TestDescribeClusterVersions(t *testing.T) {
 func TestWhatTheSandboxDoesNotHave(t *testing.T) {
 	r := newRig(t, nil)
 	_, err := r.DeleteCluster(t.Context(), &awseks.DeleteClusterInput{Name: aws.String("blue")})
-	if code(err) != "UnknownOperationException" {
+	if wiretest.Code(err) != "UnknownOperationException" {
 		t.Errorf("got %v", err)
 	}
 	groups, err := r.ListNodegroups(t.Context(), &awseks.ListNodegroupsInput{ClusterName: aws.String("blue")})

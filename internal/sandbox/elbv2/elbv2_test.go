@@ -46,7 +46,7 @@ func TestDescribeLoadBalancers(t *testing.T) {
 		t.Errorf("it is %+v", b)
 	}
 	_, err = r.DescribeLoadBalancers(t.Context(), &elb.DescribeLoadBalancersInput{Names: []string{"none"}})
-	if code(err) != "LoadBalancerNotFound" || message(err) != "Load balancers '[none]' not found" {
+	if wiretest.Code(err) != "LoadBalancerNotFound" || message(err) != "Load balancers '[none]' not found" {
 		t.Errorf("by an unknown name: %v", err)
 	}
 }
@@ -130,7 +130,7 @@ func TestADescribedListCanBeSentBack(t *testing.T) {
 		_, err := r.ModifyListener(t.Context(), &elb.ModifyListenerInput{ListenerArn: aws.String(r.https().ARN), DefaultActions: actions})
 		return err
 	}
-	if err := send(); code(err) != "InvalidLoadBalancerAction" {
+	if err := send(); wiretest.Code(err) != "InvalidLoadBalancerAction" {
 		t.Errorf("without the secret: %v", err)
 	}
 	actions[0].AuthenticateOidcConfig.UseExistingClientSecret = aws.Bool(true)
@@ -187,7 +187,7 @@ func TestActionsThatAreRefused(t *testing.T) {
 			_, rule := r.ModifyRule(t.Context(), &elb.ModifyRuleInput{RuleArn: aws.String(r.ten()), Actions: tt.actions})
 			_, listener := r.ModifyListener(t.Context(), &elb.ModifyListenerInput{ListenerArn: aws.String(r.http().ARN), DefaultActions: tt.actions})
 			for _, err := range []error{rule, listener} {
-				if code(err) != tt.code || !strings.Contains(message(err), tt.message) {
+				if wiretest.Code(err) != tt.code || !strings.Contains(message(err), tt.message) {
 					t.Errorf("got %v", err)
 				}
 			}
@@ -247,7 +247,7 @@ func TestWhatIsNotThere(t *testing.T) {
 		{tags, "LoadBalancerNotFound"}, {noARN, "ValidationError"}, {listener, "ListenerNotFound"}, {rule, "RuleNotFound"},
 		{isDefault, "OperationNotPermitted"}, {port, "DuplicateListener"}, {other, "InvalidAction"},
 	} {
-		if code(tt.err) != tt.want {
+		if wiretest.Code(tt.err) != tt.want {
 			t.Errorf("got %v, want %s", tt.err, tt.want)
 		}
 	}
@@ -290,7 +290,7 @@ func TestFaultsAndCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := r.ModifyRule(t.Context(), &elb.ModifyRuleInput{RuleArn: aws.String(r.ten()), Actions: []types.Action{forward(r.blue, 1)}})
-	if code(err) != "Throttling" || message(err) != "Rate exceeded" {
+	if wiretest.Code(err) != "Throttling" || message(err) != "Rate exceeded" {
 		t.Errorf("got %v", err)
 	}
 	_, want := wiretest.SnapshotBody(t, "elasticloadbalancingv2", "response_snapshot/TargetGroupAssociationLimitException.error.snap")
@@ -298,7 +298,7 @@ func TestFaultsAndCredentials(t *testing.T) {
 	cfg := r.srv.Config()
 	cfg.Credentials = credentials.NewStaticCredentialsProvider("AKIDNOBODY", "x", "")
 	_, err = elb.NewFromConfig(cfg).DescribeLoadBalancers(t.Context(), nil)
-	if code(err) != "InvalidClientTokenId" || r.srv.Last().Status != http.StatusForbidden {
+	if wiretest.Code(err) != "InvalidClientTokenId" || r.srv.Last().Status != http.StatusForbidden {
 		t.Errorf("got %v", err)
 	}
 	if !strings.Contains(r.srv.Log.String(), `"call":"elbv2:ModifyRule","object":"`+r.ten()+`","changing":true,"accepted":false`) {

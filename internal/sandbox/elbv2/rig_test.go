@@ -152,16 +152,6 @@ func forward(list ...any) types.Action {
 	return types.Action{Type: types.ActionTypeEnumForward, ForwardConfig: config}
 }
 
-func code(err error) string {
-	if e, ok := errors.AsType[smithy.APIError](err); ok {
-		return e.ErrorCode()
-	}
-	if err != nil {
-		return err.Error()
-	}
-	return ""
-}
-
 func message(err error) string {
 	if e, ok := errors.AsType[smithy.APIError](err); ok {
 		return e.ErrorMessage()

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/eksbg/eksbg/internal/sandbox/route53"
+	"github.com/eksbg/eksbg/internal/sandbox/wire/wiretest"
 )
 
 func TestBatchesThatAreRefused(t *testing.T) {
@@ -69,7 +70,7 @@ func TestBatchesThatAreRefused(t *testing.T) {
 			r := newRig(t, append(pair, alias, simple)...)
 			before, _ := json.Marshal(r.svc.Snapshot())
 			_, err := r.change(t, tt.changes...)
-			if code(err) != tt.code || r.srv.Last().Status != http.StatusBadRequest {
+			if wiretest.Code(err) != tt.code || r.srv.Last().Status != http.StatusBadRequest {
 				t.Fatalf("got %v, status %d", err, r.srv.Last().Status)
 			}
 			if !strings.Contains(err.Error(), tt.message) {

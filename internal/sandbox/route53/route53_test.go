@@ -14,7 +14,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	aws53 "github.com/aws/aws-sdk-go-v2/service/route53"
 	"github.com/aws/aws-sdk-go-v2/service/route53/types"
-	"github.com/aws/smithy-go"
 	"go.uber.org/goleak"
 
 	"github.com/eksbg/eksbg/internal/sandbox/route53"
@@ -124,16 +123,6 @@ func (r *rig) weights(t *testing.T) (written, served string) {
 	return strings.TrimSpace(written), strings.TrimSpace(served)
 }
 
-func code(err error) string {
-	if e, ok := errors.AsType[smithy.APIError](err); ok {
-		return e.ErrorCode()
-	}
-	if err != nil {
-		return err.Error()
-	}
-	return ""
-}
-
 func messages(err error) []string {
 	if e, ok := errors.AsType[*types.InvalidChangeBatch](err); ok {
 		return e.Messages
@@ -173,7 +162,7 @@ func TestAChangeIsServedOnceItIsInSync(t *testing.T) {
 			t.Errorf("the change is %v, %v", out, err)
 		}
 	}
-	if _, err := r.GetChange(t.Context(), &aws53.GetChangeInput{Id: aws.String("CNONE")}); code(err) != "NoSuchChange" {
+	if _, err := r.GetChange(t.Context(), &aws53.GetChangeInput{Id: aws.String("CNONE")}); wiretest.Code(err) != "NoSuchChange" {
 		t.Errorf("an unknown change: %v", err)
 	}
 }
@@ -229,7 +218,7 @@ func TestListingIsSortedAndPaged(t *testing.T) {
 	} {
 		tt.in.HostedZoneId, tt.in.MaxItems = aws.String(zone), aws.Int32(1)
 		out, err := r.ListResourceRecordSets(t.Context(), &tt.in)
-		got := code(err)
+		got := wiretest.Code(err)
 		if err == nil && len(out.ResourceRecordSets) > 0 {
 			s := out.ResourceRecordSets[0]
 			got = fmt.Sprintf("%s %s %s", *s.Name, s.Type, aws.ToString(s.SetIdentifier))
@@ -284,7 +273,7 @@ func TestZones(t *testing.T) {
 		t.Errorf("one zone: %+v %v", one, err)
 	}
 	_, err = r.GetHostedZone(t.Context(), &aws53.GetHostedZoneInput{Id: aws.String("ZNONE")})
-	if code(err) != "NoSuchHostedZone" || r.srv.Last().Status != http.StatusNotFound {
+	if wiretest.Code(err) != "NoSuchHostedZone" || r.srv.Last().Status != http.StatusNotFound {
 		t.Errorf("an unknown zone: %v", err)
 	}
 	if got := r.svc.Zones(); !slices.Equal(got, []string{"another.test.", "example.test.", "zebra.test."}) {
@@ -336,7 +325,7 @@ func TestFaultsAndCredentials(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := r.change(t, do("UPSERT", pair[0]))
-		if code(err) != tt.code || r.srv.Last().Status != tt.status {
+		if wiretest.Code(err) != tt.code || r.srv.Last().Status != tt.status {
 			t.Errorf("%+v: %v, status %d", tt.fault, err, r.srv.Last().Status)
 		}
 		if tt.code == "InvalidChangeBatch" && !slices.Equal(messages(err), []string{"words"}) {
@@ -346,7 +335,7 @@ func TestFaultsAndCredentials(t *testing.T) {
 	cfg := r.srv.Config()
 	cfg.Credentials = credentials.NewStaticCredentialsProvider("AKIDNOBODY", "x", "")
 	_, err := aws53.NewFromConfig(cfg).ListHostedZones(t.Context(), nil)
-	if code(err) != "InvalidClientTokenId" || r.srv.Last().Status != http.StatusForbidden {
+	if wiretest.Code(err) != "InvalidClientTokenId" || r.srv.Last().Status != http.StatusForbidden {
 		t.Errorf("got %v", err)
 	}
 }

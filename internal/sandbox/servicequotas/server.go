@@ -2,7 +2,6 @@ package servicequotas
 
 import (
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -122,15 +121,8 @@ func (s *Service) do(r *http.Request, body []byte) (any, *wire.APIError) {
 
 // authError says an error of Keys.Check in the codes that JSON services use.
 func authError(err error) *wire.APIError {
-	e := &wire.APIError{Status: http.StatusBadRequest, Code: "InvalidSignatureException", Message: err.Error()}
-	switch {
-	case errors.Is(err, wire.ErrUnsigned):
-		e.Code, e.Message = "MissingAuthenticationTokenException", "Missing Authentication Token"
-	case errors.Is(err, wire.ErrUnknownKey):
-		e.Code, e.Message = "UnrecognizedClientException", "The security token included in the request is invalid."
-	case errors.Is(err, wire.ErrExpired):
-		e.Code, e.Message = "ExpiredTokenException", "The security token included in the request is expired"
-	}
+	e := &wire.APIError{Status: http.StatusBadRequest}
+	e.Code, e.Message = wire.JSONAuthError(err)
 	return e
 }
 

@@ -1,7 +1,6 @@
 package servicequotas_test
 
 import (
-	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awssq "github.com/aws/aws-sdk-go-v2/service/servicequotas"
 	"github.com/aws/aws-sdk-go-v2/service/servicequotas/types"
-	"github.com/aws/smithy-go"
 	"go.uber.org/goleak"
 
 	"github.com/eksbg/eksbg/internal/sandbox/servicequotas"
@@ -51,16 +49,6 @@ func (r *rig) own(t *testing.T, service, code string) (*types.ServiceQuota, erro
 	return out.Quota, nil
 }
 
-func code(err error) string {
-	if e, ok := errors.AsType[smithy.APIError](err); ok {
-		return e.ErrorCode()
-	}
-	if err != nil {
-		return err.Error()
-	}
-	return ""
-}
-
 func TestAppliedAndDefaultValues(t *testing.T) {
 	r := newRig(t)
 	q, err := r.own(t, servicequotas.Fargate, servicequotas.VCPU)
@@ -71,7 +59,7 @@ func TestAppliedAndDefaultValues(t *testing.T) {
 	if err != nil || *def.Quota.Value != 6 || *def.Quota.QuotaArn != "arn:aws:servicequotas:eu-west-1::fargate/L-3032A538" {
 		t.Errorf("AWS's default is %+v (%v)", def, err)
 	}
-	if _, err := r.own(t, servicequotas.Fargate, servicequotas.Burst); code(err) != "NoSuchResourceException" {
+	if _, err := r.own(t, servicequotas.Fargate, servicequotas.Burst); wiretest.Code(err) != "NoSuchResourceException" {
 		t.Errorf("a quota that the account has no value of: %v", err)
 	}
 	own, err := r.ListServiceQuotas(t.Context(), &awssq.ListServiceQuotasInput{ServiceCode: aws.String("fargate")})
@@ -147,7 +135,7 @@ func TestErrorsAreAWSs(t *testing.T) {
 		}
 		_, err := r.own(t, "fargate", servicequotas.VCPU)
 		got := r.srv.Last()
-		if code(err) != name || strings.TrimSpace(first) != strconv.Itoa(got.Status) {
+		if wiretest.Code(err) != name || strings.TrimSpace(first) != strconv.Itoa(got.Status) {
 			t.Errorf("%s: %v with status %d, want %s", name, err, got.Status, first)
 		}
 		wiretest.SameJSON(t, got.Response, want)
@@ -155,21 +143,21 @@ func TestErrorsAreAWSs(t *testing.T) {
 	for _, c := range []struct{ service, quota, want string }{
 		{"fargate", "L-NONE", "NoSuchResourceException"}, {"nothing", servicequotas.VCPU, "NoSuchResourceException"},
 	} {
-		if _, err := r.own(t, c.service, c.quota); code(err) != c.want {
+		if _, err := r.own(t, c.service, c.quota); wiretest.Code(err) != c.want {
 			t.Errorf("%s/%s: %v", c.service, c.quota, err)
 		}
 	}
-	if _, err := r.ListServiceQuotas(t.Context(), &awssq.ListServiceQuotasInput{ServiceCode: aws.String("fargate"), NextToken: aws.String("no")}); code(err) != "InvalidPaginationTokenException" {
+	if _, err := r.ListServiceQuotas(t.Context(), &awssq.ListServiceQuotasInput{ServiceCode: aws.String("fargate"), NextToken: aws.String("no")}); wiretest.Code(err) != "InvalidPaginationTokenException" {
 		t.Errorf("a wrong token: %v", err)
 	}
-	if _, err := r.ListServiceQuotas(t.Context(), &awssq.ListServiceQuotasInput{ServiceCode: aws.String("fargate"), MaxResults: aws.Int32(101)}); code(err) != "IllegalArgumentException" {
+	if _, err := r.ListServiceQuotas(t.Context(), &awssq.ListServiceQuotasInput{ServiceCode: aws.String("fargate"), MaxResults: aws.Int32(101)}); wiretest.Code(err) != "IllegalArgumentException" {
 		t.Errorf("a page of 101: %v", err)
 	}
-	if _, err := r.ListServices(t.Context(), nil); code(err) != "UnknownOperationException" {
+	if _, err := r.ListServices(t.Context(), nil); wiretest.Code(err) != "UnknownOperationException" {
 		t.Errorf("an operation that there is not: %v", err)
 	}
 	r.keys.Expire(wire.AccessKey, time.Now().Add(-time.Minute))
-	if _, err := r.own(t, "fargate", servicequotas.VCPU); code(err) != "ExpiredTokenException" {
+	if _, err := r.own(t, "fargate", servicequotas.VCPU); wiretest.Code(err) != "ExpiredTokenException" {
 		t.Errorf("with expired keys: %v", err)
 	}
 }

@@ -49,6 +49,19 @@ func QueryAuthError(err error) *APIError {
 	return e
 }
 
+// JSONAuthError says an error of Keys.Check in the codes and words of the JSON services.
+func JSONAuthError(err error) (code, message string) {
+	switch {
+	case errors.Is(err, ErrUnsigned):
+		return "MissingAuthenticationTokenException", "Missing Authentication Token"
+	case errors.Is(err, ErrUnknownKey):
+		return "UnrecognizedClientException", "The security token included in the request is invalid."
+	case errors.Is(err, ErrExpired):
+		return "ExpiredTokenException", "The security token included in the request is expired"
+	}
+	return "InvalidSignatureException", err.Error()
+}
+
 func sentence(err error) string {
 	s := err.Error()
 	return strings.ToUpper(s[:1]) + s[1:] + "."

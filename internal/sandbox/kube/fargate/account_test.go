@@ -3,6 +3,8 @@ package fargate
 import (
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 )
 
 func TestAccountCountsWhatRuns(t *testing.T) {
@@ -47,4 +49,30 @@ func TestLaunchesComeFromABucket(t *testing.T) {
 	if got := NewAccount(Quota{VCPU: 1}).launch(now); got != 0 {
 		t.Errorf("without a rate a launch waits %v", got)
 	}
+}
+
+// Whatever comes when, no window of time has more launches than the bucket and what
+// flowed into it meanwhile.
+func TestLaunchesNeverExceedTheRate(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		q := Quota{Burst: float64(rapid.IntRange(1, 8).Draw(t, "burst")), PerSecond: float64(rapid.IntRange(1, 8).Draw(t, "rate"))}
+		a := NewAccount(q)
+		now := time.Unix(1000, 0)
+		var starts []time.Time
+		for range rapid.IntRange(1, 60).Draw(t, "launches") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 900).Draw(t, "pause")) * time.Millisecond)
+			starts = append(starts, now.Add(a.launch(now)))
+		}
+		for i := range starts {
+			for j := i; j < len(starts); j++ {
+				if starts[j].Before(starts[i]) {
+					t.Fatalf("launch %d is before launch %d", j, i)
+				}
+				most := q.Burst + starts[j].Sub(starts[i]).Seconds()*q.PerSecond
+				if n := float64(j - i + 1); n > most+1e-6 {
+					t.Fatalf("%g launches within %v, the bucket allows %g", n, starts[j].Sub(starts[i]), most)
+				}
+			}
+		}
+	})
 }

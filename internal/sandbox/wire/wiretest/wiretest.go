@@ -5,6 +5,7 @@ package wiretest
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/smithy-go"
 
 	"github.com/eksbg/eksbg/internal/sandbox/wire"
 )
@@ -101,6 +103,18 @@ func (s *Server) Config() aws.Config {
 		Credentials: credentials.NewStaticCredentialsProvider(wire.AccessKey, wire.Secret, ""),
 		Retryer:     func() aws.Retryer { return aws.NopRetryer{} },
 	}
+}
+
+// Code is the error code that an API answered with; for other errors their text, and
+// nothing for none.
+func Code(err error) string {
+	if e, ok := errors.AsType[smithy.APIError](err); ok {
+		return e.ErrorCode()
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return ""
 }
 
 var (
