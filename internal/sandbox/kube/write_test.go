@@ -154,7 +154,9 @@ func TestPatch(t *testing.T) {
 			{"wrong type", types.StrategicMergePatchType, `{"spec":{"replicas":"many"}}`, "", apierrors.IsBadRequest},
 			{"invalid result", types.MergePatchType, `{"spec":{"template":{"spec":{"containers":[]}}}}`, "", apierrors.IsInvalid},
 			{"another resourceVersion", types.MergePatchType, `{"metadata":{"resourceVersion":"1"}}`, "", apierrors.IsConflict},
-			{"server-side apply", types.ApplyPatchType, `{"spec":{"paused":true}}`, "", func(err error) bool { return apierrors.IsUnsupportedMediaType(err) }},
+			{"server-side apply of no kind", types.ApplyYAMLPatchType, `{"spec":{"paused":true}}`, "", apierrors.IsBadRequest},
+			{"server-side apply", types.ApplyYAMLPatchType, `{"apiVersion":"apps/v1","kind":"Deployment","spec":{"template":{"spec":{"containers":[{"name":"main","image":"web:5"}]}}}}`,
+				"main=web:5 ", nil},
 		} {
 			d, err := deps.Patch(deadline(t), "web", c.t, []byte(c.patch), metav1.PatchOptions{FieldManager: "test", Force: force(c.t)})
 			switch {

@@ -11,22 +11,26 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
 
 	"github.com/eksbg/eksbg/internal/sandbox/kube/registry"
 	"github.com/eksbg/eksbg/internal/sandbox/kube/store"
 )
 
-// readPatch returns the patch and its type. Server-side apply is not served.
+// readPatch returns the patch and its type.
 func readPatch(r *http.Request, custom bool) ([]byte, types.PatchType, error) {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil {
 		media = r.Header.Get("Content-Type")
 	}
-	known := []types.PatchType{types.JSONPatchType, types.MergePatchType}
+	known := []types.PatchType{types.JSONPatchType, types.MergePatchType, types.ApplyYAMLPatchType}
 	if !custom {
 		known = append(known, types.StrategicMergePatchType)
 	}
@@ -98,12 +102,49 @@ func (s *Server) patch(w http.ResponseWriter, r *http.Request, q request) error 
 	if err != nil {
 		return err
 	}
-	o, err := s.Registry.Change(q.res, q.namespace, q.name, registry.Sub(q.sub), dry, func(old store.Object) (store.Object, error) {
+	if t == types.ApplyYAMLPatchType {
+		return s.applied(w, r, q, p, dry)
+	}
+	o, err := s.Registry.ChangeAs(writer(r), q.res, q.namespace, q.name, registry.Sub(q.sub), dry, func(old store.Object) (store.Object, error) {
 		next := q.res.New()
 		return next, apply(r, p, t, old, next)
 	})
 	if err != nil {
 		return err
+	}
+	return s.render(w, r, q, http.StatusOK, o)
+}
+
+// applied is server-side apply.
+func (s *Server) applied(w http.ResponseWriter, r *http.Request, q request, patch []byte, dry bool) error {
+	manager := r.URL.Query().Get("fieldManager")
+	if manager == "" {
+		return apierrors.NewInvalid(metav1.SchemeGroupVersion.WithKind("PatchOptions").GroupKind(), "", field.ErrorList{
+			field.Required(field.NewPath("fieldManager"), "is required for apply patch")})
+	}
+	u := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(patch, &u.Object); err != nil {
+		return apierrors.NewBadRequest("error decoding YAML: " + err.Error())
+	}
+	switch {
+	case u.GetAPIVersion() != q.gv.String() || u.GetKind() != q.res.Kind:
+		return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %s", q.res.Kind, u.GroupVersionKind()))
+	case u.GetName() != "" && u.GetName() != q.name:
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", u.GetName(), q.name))
+	case u.GetManagedFields() != nil:
+		return apierrors.NewBadRequest("metadata.managedFields must be nil")
+	}
+	u.SetName(q.name)
+	if q.namespace != "" {
+		u.SetNamespace(q.namespace)
+	}
+	o, made, err := s.Registry.Apply(registry.Writer{Manager: manager}, q.res, q.namespace, q.name, registry.Sub(q.sub),
+		r.URL.Query().Get("force") == "true", dry, u)
+	if err != nil {
+		return err
+	}
+	if made {
+		return s.render(w, r, q, http.StatusCreated, o)
 	}
 	return s.render(w, r, q, http.StatusOK, o)
 }

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/eksbg/eksbg/internal/sandbox/kube/registry"
@@ -103,6 +104,9 @@ func (s *Server) patchScale(w http.ResponseWriter, r *http.Request, q request) e
 	if err != nil {
 		return err
 	}
+	if t == types.ApplyYAMLPatchType {
+		return apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", q.res.GR(), q.name, "the sandbox applies no Scales", 0, true)
+	}
 	return s.rescale(w, r, q, func(old store.Object) (*autoscalingv1.Scale, error) {
 		next := &autoscalingv1.Scale{}
 		return next, apply(r, p, t, scaleOf(old), next)
@@ -114,7 +118,7 @@ func (s *Server) rescale(w http.ResponseWriter, r *http.Request, q request, f fu
 	if err != nil {
 		return err
 	}
-	o, err := s.Registry.Change(q.res, q.namespace, q.name, registry.Whole, dry, func(old store.Object) (store.Object, error) {
+	o, err := s.Registry.ChangeAs(writer(r), q.res, q.namespace, q.name, registry.Whole, dry, func(old store.Object) (store.Object, error) {
 		sc, err := f(old)
 		if err != nil {
 			return nil, err

@@ -26,6 +26,11 @@ func dryRun(r *http.Request) (bool, error) {
 	}
 }
 
+// writer is who a request's fields are tracked for.
+func writer(r *http.Request) registry.Writer {
+	return registry.WriterOf(r.URL.Query().Get("fieldManager"), r.UserAgent())
+}
+
 // body reads an object of the request's resource.
 func (s *Server) body(r *http.Request, q request) (store.Object, error) {
 	b, err := readBody(r)
@@ -61,7 +66,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, q request) error
 	if err != nil {
 		return err
 	}
-	if o, err = s.Registry.Create(q.res, o, dry); err != nil {
+	if o, err = s.Registry.CreateAs(writer(r), q.res, o, dry); err != nil {
 		return err
 	}
 	return s.render(w, r, q, http.StatusCreated, o)
@@ -76,11 +81,11 @@ func (s *Server) update(w http.ResponseWriter, r *http.Request, q request) error
 	if err != nil {
 		return err
 	}
-	o, err := s.Registry.Change(q.res, q.namespace, q.name, registry.Sub(q.sub), dry, func(store.Object) (store.Object, error) {
+	o, err := s.Registry.ChangeAs(writer(r), q.res, q.namespace, q.name, registry.Sub(q.sub), dry, func(store.Object) (store.Object, error) {
 		return want, nil
 	})
 	if apierrors.IsNotFound(err) && q.sub == "" && q.res.PutCreates() && want.GetResourceVersion() == "" {
-		if o, err = s.Registry.Create(q.res, want, dry); err == nil {
+		if o, err = s.Registry.CreateAs(writer(r), q.res, want, dry); err == nil {
 			return s.render(w, r, q, http.StatusCreated, o)
 		}
 	}

@@ -89,6 +89,16 @@ func (r *Registry) Get(res *Resource, namespace, name string) (store.Object, err
 
 // Create stores a new object. The object given is not kept. Failures are API statuses.
 func (r *Registry) Create(res *Resource, in store.Object, dryRun bool) (store.Object, error) {
+	return r.create(Writer{}, res, in, dryRun, false)
+}
+
+// CreateAs is Create by somebody whose fields are tracked.
+func (r *Registry) CreateAs(w Writer, res *Resource, in store.Object, dryRun bool) (store.Object, error) {
+	return r.create(w, res, in, dryRun, false)
+}
+
+// create with applied keeps the managedFields that the object came with.
+func (r *Registry) create(w Writer, res *Resource, in store.Object, dryRun, applied bool) (store.Object, error) {
 	o := in.DeepCopyObject().(store.Object)
 	if res.Namespaced && o.GetNamespace() == "" {
 		return nil, apierrors.NewBadRequest("an object of " + res.Resource + " needs a namespace")
@@ -100,6 +110,15 @@ func (r *Registry) Create(res *Resource, in store.Object, dryRun bool) (store.Ob
 		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
 	}
 	r.prepare(res, o)
+	if applied {
+		o.SetManagedFields(in.GetManagedFields())
+	} else if w != (Writer{}) {
+		tracked, err := res.track(w, Whole, nil, o)
+		if err != nil {
+			return nil, err
+		}
+		o = tracked
+	}
 	err := r.Update(func(tx *store.Tx) error {
 		if err := checkNamespace(tx, res, o); err != nil {
 			return err
@@ -187,6 +206,16 @@ const (
 // written when nothing would change. An object whose last finalizer goes while it is
 // being deleted is gone afterwards.
 func (r *Registry) Change(res *Resource, namespace, name string, sub Sub, dryRun bool, f func(old store.Object) (store.Object, error)) (store.Object, error) {
+	return r.change(Writer{}, res, namespace, name, sub, dryRun, f, false)
+}
+
+// ChangeAs is Change by somebody whose fields are tracked.
+func (r *Registry) ChangeAs(w Writer, res *Resource, namespace, name string, sub Sub, dryRun bool, f func(old store.Object) (store.Object, error)) (store.Object, error) {
+	return r.change(w, res, namespace, name, sub, dryRun, f, false)
+}
+
+// change with applied keeps the managedFields that f returns.
+func (r *Registry) change(w Writer, res *Resource, namespace, name string, sub Sub, dryRun bool, f func(old store.Object) (store.Object, error), applied bool) (store.Object, error) {
 	var out store.Object
 	err := r.Update(func(tx *store.Tx) error {
 		old := tx.Get(res.GR(), store.Key(namespace, name))
@@ -201,7 +230,12 @@ func (r *Registry) Change(res *Resource, namespace, name string, sub Sub, dryRun
 		if err != nil {
 			return err
 		}
-		if out = next; equality.Semantic.DeepEqual(old, next) {
+		if applied {
+			next.SetManagedFields(want.GetManagedFields())
+		} else if next, err = res.track(w, sub, old, next); err != nil {
+			return err
+		}
+		if out = next; sameButTimes(old, next) {
 			out = old
 			return nil
 		}
@@ -254,7 +288,6 @@ func (r *Registry) merge(res *Resource, sub Sub, old, want store.Object) (store.
 	next.SetDeletionGracePeriodSeconds(old.GetDeletionGracePeriodSeconds())
 	next.SetGenerateName(old.GetGenerateName())
 	next.SetGeneration(old.GetGeneration())
-	next.SetManagedFields(nil)
 	if res.Status {
 		copyField(next, old, "Status")
 	}
