@@ -7,11 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/eksbg/eksbg/internal/aws"
+	"github.com/eksbg/eksbg/internal/lease"
 	"github.com/eksbg/eksbg/internal/plan"
 	"github.com/eksbg/eksbg/internal/planfile"
 	"github.com/eksbg/eksbg/internal/run"
@@ -70,6 +72,17 @@ type applied struct {
 	journal *state.Journal
 	session *session
 	path    string // of the journal
+
+	// lock is held while anything may be changed; nil where the traffic is only put back.
+	// seen is how the locks were before the plan was made, cancel ends the run's context
+	// when one is lost.
+	lock   *lease.Lock
+	seen   lease.Seen
+	cancel context.CancelCauseFunc
+	// notes are the lock's, for the journal that is not there yet.
+	noteMu sync.Mutex
+	notes  []string
+
 	// only is the last step that this process may walk, and why, where something keeps it
 	// from going further; empty otherwise.
 	only, onlyWhy string
@@ -106,6 +119,9 @@ func (a *applied) run(ctx context.Context) (err error) {
 		ctx, cancel = context.WithTimeoutCause(ctx, a.o.timeout, errTimeout)
 		defer cancel()
 	}
+	ctx, a.cancel = context.WithCancelCause(ctx)
+	defer a.cancel(nil)
+	defer a.unlock(ctx)
 	if err := a.open(ctx); err != nil {
 		return err
 	}
@@ -191,11 +207,10 @@ func (a *applied) open(ctx context.Context) error {
 // begin plans, shows, asks, and makes the journal. It leaves a.journal nil when
 // there is nothing to do or the answer was no.
 func (a *applied) begin(ctx context.Context) error {
-	active := state.Side(a.o.active)
-	if active == "" && a.saved != nil {
-		active = a.saved.Active
+	if err := a.seeLocks(ctx); err != nil {
+		return err
 	}
-	p, err := a.session.plan(ctx, active, a.sum, lineageOf(a.path))
+	p, err := a.plan(ctx)
 	if err != nil {
 		return err
 	}
@@ -226,9 +241,56 @@ func (a *applied) begin(ctx context.Context) error {
 		}
 	}
 	fmt.Fprintln(a.o.err)
-	a.journal, err = state.Create(ctx, a.path, p, me(a.session.arn(ctx)), a.o.clock)
-	return err
+	if err := a.takeLock(ctx, p.Run, nil); err != nil {
+		return err
+	}
+	if p, err = a.stillStands(ctx, p); err != nil || p == nil {
+		return err
+	}
+	j, err := state.Create(ctx, a.path, p, me(a.session.arn(ctx)), a.o.clock)
+	if err != nil {
+		return err
+	}
+	a.use(j)
+	return nil
 }
+
+// plan reads the pair and works out what to do.
+func (a *applied) plan(ctx context.Context) (*state.Plan, error) {
+	active := state.Side(a.o.active)
+	if active == "" && a.saved != nil {
+		active = a.saved.Active
+	}
+	return a.session.plan(ctx, active, a.sum, lineageOf(a.path))
+}
+
+// stillStands gives the plan to run. Where another run may have held the lock since it
+// was made, the pair is looked at again: a plan that does not fit any more is refused,
+// roles that have flipped meanwhile included, and nil says that nothing is left to do.
+func (a *applied) stillStands(ctx context.Context, p *state.Plan) (*state.Plan, error) {
+	if a.lock.Undisturbed() {
+		return p, nil
+	}
+	fmt.Fprintln(a.o.err, "Another run may have held the lock since this plan was made: looking at the pair again.")
+	again, err := a.plan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if again.Fingerprint == p.Fingerprint {
+		again.Run, again.Lineage = p.Run, p.Lineage
+		return again, nil
+	}
+	if len(again.Steps) == 0 {
+		text.Plan(a.o.err, again, a.o.clock.Now(), "")
+		return nil, nil
+	}
+	return nil, &state.Stop{Code: state.ExitStale,
+		Why:  "the pair changed since this plan was made, and nothing has been changed by this process: " + strings.Join(plan.Differences(p, again), "; "),
+		Cure: withState("eksbg plan "+shellQuote(a.session.planPath), a.o.state) + "\n" + applyCommand(a.session.planPath, a.o.state)}
+}
+
+// operation is what the lock says that it is held for.
+func (a *applied) operation() string { return "apply" }
 
 // walk runs the steps, shows the records as they come, and says where it ended.
 func (a *applied) walk(ctx context.Context) error {
@@ -238,7 +300,7 @@ func (a *applied) walk(ctx context.Context) error {
 	a.journal.OnRecord(logger.record)
 	b := a.session.builder(a.journal, a)
 	w := &run.Walker{
-		Journal: a.journal,
+		Journal: &underLock{Journal: a.journal, ctx: ctx, lock: a.lock},
 		Build:   b.Build,
 		Urgent:  b.Urgent,
 		Terms:   b.Terms,

@@ -39,6 +39,9 @@ func (c *control) Approve(ctx context.Context, a run.Ask) (*state.Who, error) {
 // back decides what an interrupt between the first shift and the last gate does:
 // asks on a terminal, otherwise what the plan file says (semantics 20).
 func (a *applied) back() bool {
+	if a.lock != nil && a.lock.Lost() != nil {
+		return false // the traffic is the other holder's to move
+	}
 	if !a.o.interactive {
 		return a.file.Cutover.OnStop != "hold"
 	}

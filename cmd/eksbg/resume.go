@@ -67,6 +67,11 @@ func (a *applied) resume(ctx context.Context, j *state.Journal, recovery state.R
 	if err := a.mayResume(ctx, j); err != nil {
 		return errors.Join(err, j.Close())
 	}
+	if _, due := cutover.PutBackDue(j); !due { // which needs no lock (semantics 14)
+		if err := a.takeLock(ctx, j.Plan().Run, j.Records("")); err != nil {
+			return errors.Join(err, j.Close())
+		}
+	}
 	say := "resumed"
 	if s := recovery.String(); s != "" {
 		say += "; " + s
@@ -77,7 +82,7 @@ func (a *applied) resume(ctx context.Context, j *state.Journal, recovery state.R
 		return err
 	}
 	fmt.Fprintf(a.o.err, "Going on with run %s from %s: %s\n\n", j.Plan().Run, j.Plan().CreatedAt.UTC().Format(time.DateTime), say)
-	a.journal = j
+	a.use(j)
 	return nil
 }
 

@@ -34,7 +34,7 @@ func newRoot(s streams) *cobra.Command {
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	root.AddCommand(
-		newPlanCommand(s, nil), newApplyCommand(s, nil), newStatusCommand(s, nil), newLagCommand(s, nil),
+		newPlanCommand(s, nil), newApplyCommand(s, nil), newStatusCommand(s, nil), newLagCommand(s, nil), newUnlockCommand(s, nil),
 		newSchemaCommand(s), newSandboxCommand(s), newDemoCommand(s), newVersionCommand(s),
 	)
 	return root

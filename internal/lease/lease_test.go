@@ -175,7 +175,7 @@ func TestAGivenBackLockIsTakenByWhoWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
 		first, second := newMachine("ops", s), newMachine("dev", s)
-		second.opt.Seen = lease.Look(t.Context(), second.opt.Clusters, nil) // free, and then not
+		second.opt.Seen, _ = lease.Look(t.Context(), second.opt.Clusters, nil) // free, and then not
 		l := first.take(t)
 		go func() {
 			time.Sleep(5 * time.Second)
@@ -195,7 +195,7 @@ func TestUndisturbed(t *testing.T) {
 		m := newMachine("ops", s)
 		check := func(name string, want bool, between func()) {
 			t.Helper()
-			m.opt.Seen = lease.Look(t.Context(), m.opt.Clusters, nil)
+			m.opt.Seen, _ = lease.Look(t.Context(), m.opt.Clusters, nil)
 			between()
 			l := m.take(t)
 			if l.Undisturbed() != want {

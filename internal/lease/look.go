@@ -2,7 +2,9 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -66,22 +68,28 @@ type seen struct {
 	free    bool
 }
 
-// Look reads the Leases before a plan is made of the pair. A Lease that cannot be read
-// is left out, so that Lock.Undisturbed says no. dead is Options.Dead.
-func Look(ctx context.Context, clusters []Cluster, dead func(Holder) bool) Seen {
+// Look reads the Leases before a plan is made of the pair. One that cannot be read is
+// left out of what it gives, so that Lock.Undisturbed says no; the error says why. dead
+// is Options.Dead.
+func Look(ctx context.Context, clusters []Cluster, dead func(Holder) bool) (Seen, error) {
+	found, errs := make([]*Found, len(clusters)), make([]error, len(clusters))
+	var wg sync.WaitGroup
+	for i, c := range clusters {
+		wg.Go(func() { found[i], errs[i] = Inspect(ctx, c) })
+	}
+	wg.Wait()
 	out := Seen{}
-	for _, c := range clusters {
-		f, err := Inspect(ctx, c)
-		if err != nil {
+	for _, f := range found {
+		if f == nil {
 			continue
 		}
 		s := seen{free: !f.Held || dead != nil && dead(f.Holder)}
 		if f.lease != nil {
 			s.version = f.lease.ResourceVersion
 		}
-		out[c.Name] = s
+		out[f.Cluster.Name] = s
 	}
-	return out
+	return out, errors.Join(errs...)
 }
 
 // undisturbed is Lock.Undisturbed for one Lease: it was taken on the very version that
