@@ -16,6 +16,7 @@ var (
 	coredns = deploy("kube-system", "coredns")
 	alone   = own("apps/v1", "shop", "ReplicaSet", "alone")
 	argo    = own("argoproj.io/v1alpha1", "shop", "Rollout", "api")
+	kruise  = own("apps.kruise.io/v1beta1", "data", "StatefulSet", "kv")
 	debug   = own("v1", "shop", "Pod", "debug")
 )
 
@@ -68,6 +69,10 @@ func TestChoice(t *testing.T) {
 		"budget allows the rollout": {newWorld().workload(cart, 8, bounds(2, 2)).budget("cart", 2, cart), live, "2 rollout -2+4 shop/Deployment/cart: 8 pods"},
 		"budget allows one": {newWorld().workload(cart, 8, bounds(2, 2)).budget("cart", 1, cart), live,
 			"2 evict -1+1 shop/Deployment/cart: 8 pods, " + never + "2 pods to go at once: 1 allowed now, 8 healthy, 7 desired of 8 expected"},
+		"the tightest budget speaks": {newWorld().workload(cart, 8, bounds(3, 3)).budget("a", 2, cart).budget("b", 0, cart), live,
+			"2 none -0+0 shop/Deployment/cart: 8 pods, PodDisruptionBudget shop/b never allows 3 pods to go at once: 0 allowed now, 8 healthy, 8 desired of 8 expected (stuck)"},
+		"budget allows one of a StatefulSet": {newWorld().workload(db, 5, bounds(0, 2)).budget("db", 1, db), live,
+			"2 in-order -1+0 data/StatefulSet/db: 5 pods, PodDisruptionBudget data/db never allows 2 pods to go at once: 1 allowed now, 5 healthy, 4 desired of 5 expected"},
 		"budget allows none": {newWorld().workload(cart, 8, bounds(2, 2)).budget("cart", 0, cart), live,
 			"2 none -0+0 shop/Deployment/cart: 8 pods, " + never + "2 pods to go at once: 0 allowed now, 8 healthy, 8 desired of 8 expected (stuck)"},
 		"budget allows none, surge": {newWorld().workload(cart, 8, nil).budget("cart", 0, cart), live, "2 rollout -0+1 shop/Deployment/cart: 8 pods"},
@@ -103,7 +108,11 @@ func TestChoice(t *testing.T) {
 			"2 recreate -1+0 shop/Pod/debug: 1 pod, made anew from its own spec, allowed: agreed on (outage)"},
 		"some on EC2": {newWorld().workload(cart, 2, nil).pods(cart, 1, "metal").pods(cart, 1, "hybrid"), live,
 			"2 rollout -0+1 shop/Deployment/cart: 4 pods, a restart leaves what is on hybrid node hybrid at 1.32 and 1 more as it is"},
-		"all on EC2":  {newWorld().workload(cart, 0, func(w *cluster.Workload) { w.Replicas = 1 }).pods(cart, 1, "metal"), live, "2 none -0+0 shop/Deployment/cart: 1 pod, on EC2 node metal at 1.31 (stuck)"},
+		"all on EC2": {newWorld().workload(cart, 0, func(w *cluster.Workload) { w.Replicas = 1 }).pods(cart, 1, "metal"), live, "2 none -0+0 shop/Deployment/cart: 1 pod, on EC2 node metal at 1.31 (stuck)"},
+		"DaemonSet": {newWorld().pods(own("apps/v1", "kube-system", "DaemonSet", "logs"), 1, "metal"), live,
+			"2 none -0+0 kube-system/DaemonSet/logs: 1 pod, DaemonSet on EC2 node metal at 1.31 (stuck)"},
+		"the only pod that does not terminate": {newWorld().pods(kruise, 1, "old").pods(kruise, 2, "old", terminating), Options{},
+			"2 evict -1+1 data/StatefulSet/kv: 3 pods, one by one: the controller of StatefulSet.apps.kruise.io has to make them again (outage)"},
 		"all on Auto": {newWorld().pods(debug, 1, "auto"), live, "2 none -0+0 shop/Pod/debug: 1 pod, on Auto Mode node auto at 1.32 (stuck)"},
 		"Job on EC2":  {newWorld().pods(own("batch/v1", "shop", "Job", "seed"), 1, "metal", once), live, "2 wait -0+0 shop/Job/seed: 1 pod, Job still running"},
 	}
@@ -123,7 +132,7 @@ func TestChoice(t *testing.T) {
 // TestOldStatusOfABudgetSettlesNothing: numbers of an older spec are no reason to say never.
 func TestOldStatusOfABudgetSettlesNothing(t *testing.T) {
 	w := newWorld().workload(db, 2, nil).budget("db", 0, db)
-	w.Budgets[0].Current = false
+	w.Budgets[0].Current, w.Budgets[0].Allowed = false, 2
 	if it := only(w, Options{}); it.Method != Rollout || len(it.Breaks) > 0 {
 		t.Errorf("got %s", row(it))
 	}
