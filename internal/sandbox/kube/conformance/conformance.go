@@ -157,7 +157,7 @@ func must[T any](v T, err error) func(*Case) T {
 // checks are all behaviours, by topic.
 func checks() []check {
 	var all []check
-	for _, topic := range [][]check{readChecks, workloadChecks, forwardChecks} {
+	for _, topic := range [][]check{readChecks, writeChecks, workloadChecks, ownerChecks, evictionChecks, jobChecks, fargateChecks, forwardChecks} {
 		all = append(all, topic...)
 	}
 	return all

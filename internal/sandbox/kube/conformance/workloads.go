@@ -13,7 +13,12 @@ import (
 
 var workloadChecks = []check{
 	{name: "Rollout", run: rollout},
+	{name: "Recreate", run: recreate},
+	{name: "Paused", run: paused},
+	{name: "Deadline", run: progressDeadline},
+	{name: "StatefulSetOrder", run: inOrder},
 	{name: "StatefulSetPartition", run: partition},
+	{name: "OnDelete", run: onDelete},
 }
 
 // rollout: a restart of a Deployment makes a new generation, replaces every pod without
@@ -90,4 +95,130 @@ func names(pods []corev1.Pod) []string {
 		out = append(out, strings.Clone(p.Name))
 	}
 	return out
+}
+
+// recreate: no new pod before the last old one is gone.
+func recreate(c *Case) {
+	deps := c.cs.AppsV1().Deployments(c.ns)
+	must(deps.Create(c.ctx, deployment("web", 2, func(d *appsv1.Deployment) { d.Spec.Strategy.Type = appsv1.RecreateDeploymentStrategyType }), metav1.CreateOptions{}))(c)
+	before := names(c.awaitPods("app=web", "are ready", whole(2)))
+	must(deps.Patch(c.ctx, "web", types.StrategicMergePatchType, restart("2026-11-30T10:00:00Z"), metav1.PatchOptions{}))(c)
+	c.awaitPods("app=web", "are two new ones", func(now []corev1.Pod) bool {
+		olds, news := 0, 0
+		for _, p := range now {
+			if slices.Contains(before, p.Name) {
+				olds++
+			} else {
+				news++
+			}
+		}
+		if olds > 0 && news > 0 {
+			c.Errorf("old and new pods at once:%s", describePods(now))
+			return true
+		}
+		return olds == 0 && whole(2)(now)
+	})
+}
+
+// paused: a paused Deployment does not roll; its pods come back at the old template.
+func paused(c *Case) {
+	deps := c.cs.AppsV1().Deployments(c.ns)
+	must(deps.Create(c.ctx, deployment("web", 1), metav1.CreateOptions{}))(c)
+	old := c.awaitPods("app=web", "is ready", whole(1))[0]
+	must(deps.Patch(c.ctx, "web", types.MergePatchType, []byte(`{"spec":{"paused":true}}`), metav1.PatchOptions{}))(c)
+	must(deps.Patch(c.ctx, "web", types.StrategicMergePatchType, restart("2026-11-30T10:00:00Z"), metav1.PatchOptions{}))(c)
+	d := await(c, deps, "web", "is observed", func(d *appsv1.Deployment) bool { return d.Status.ObservedGeneration == 3 })
+	if d.Status.UpdatedReplicas != 0 || d.Status.Replicas != 1 {
+		c.Errorf("paused, and %d of %d are updated", d.Status.UpdatedReplicas, d.Status.Replicas)
+	}
+	if err := c.evict(old.Name, nil); err != nil {
+		c.Fatal(err)
+	}
+	p := c.awaitPods("app=web", "is a new one", func(now []corev1.Pod) bool { return whole(1)(now) && now[0].Name != old.Name })[0]
+	if p.Labels["pod-template-hash"] != old.Labels["pod-template-hash"] {
+		c.Errorf("the new pod is of template %s, the old one was of %s", p.Labels["pod-template-hash"], old.Labels["pod-template-hash"])
+	}
+}
+
+// progressDeadline: a rollout whose pods do not get ready is said to have exceeded its
+// deadline; the old pods stay.
+func progressDeadline(c *Case) {
+	deps := c.cs.AppsV1().Deployments(c.ns)
+	must(deps.Create(c.ctx, deployment("web", 1, func(d *appsv1.Deployment) { d.Spec.ProgressDeadlineSeconds = ptr.To[int32](2) }), metav1.CreateOptions{}))(c)
+	old := c.awaitPods("app=web", "is ready", whole(1))[0]
+	await(c, deps, "web", "is rolled out", rolledOut)
+	broken := `{"spec":{"template":{"metadata":{"annotations":{"` + annotationReady + `":"never"}}}}}`
+	must(deps.Patch(c.ctx, "web", types.MergePatchType, []byte(broken), metav1.PatchOptions{}))(c)
+	d := await(c, deps, "web", "exceeds its deadline", func(d *appsv1.Deployment) bool {
+		return slices.ContainsFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
+			return c.Type == appsv1.DeploymentProgressing && c.Reason == "ProgressDeadlineExceeded" && c.Status == corev1.ConditionFalse
+		})
+	})
+	if d.Status.AvailableReplicas != 1 {
+		c.Errorf("%d are available", d.Status.AvailableReplicas)
+	}
+	if p := must(c.cs.CoreV1().Pods(c.ns).Get(c.ctx, old.Name, metav1.GetOptions{}))(c); p.DeletionTimestamp != nil {
+		c.Error("the old pod goes")
+	}
+}
+
+// inOrder: a StatefulSet replaces its pods from the highest ordinal down, each under its
+// own name, never two at once.
+func inOrder(c *Case) {
+	sets := c.cs.AppsV1().StatefulSets(c.ns)
+	must(sets.Create(c.ctx, statefulSet("db", 3), metav1.CreateOptions{}))(c)
+	old := map[string]types.UID{}
+	for _, p := range c.awaitPods("app=db", "are ready", whole(3)) {
+		old[p.Name] = p.UID
+	}
+	await(c, sets, "db", "is settled", func(s *appsv1.StatefulSet) bool { return s.Status.CurrentReplicas == 3 && s.Status.ReadyReplicas == 3 })
+	must(sets.Patch(c.ctx, "db", types.StrategicMergePatchType, restart("2026-11-30T10:00:00Z"), metav1.PatchOptions{}))(c)
+	var replaced []string
+	c.awaitPods("app=db", "are replaced", func(now []corev1.Pod) bool {
+		away := 3
+		for _, p := range now {
+			if podReady(p) && p.DeletionTimestamp == nil {
+				away--
+			}
+			if p.UID != old[p.Name] && !slices.Contains(replaced, p.Name) {
+				replaced = append(replaced, p.Name)
+			}
+		}
+		if away > 1 {
+			c.Errorf("%d are away at once:%s", away, describePods(now))
+			return true
+		}
+		return len(replaced) == 3 && whole(3)(now)
+	})
+	if want := []string{"db-2", "db-1", "db-0"}; !slices.Equal(replaced, want) {
+		c.Errorf("replaced in the order %v, want %v", replaced, want)
+	}
+	await(c, sets, "db", "has one revision", func(s *appsv1.StatefulSet) bool {
+		return s.Status.CurrentRevision == s.Status.UpdateRevision && s.Status.UpdatedReplicas == 3 && s.Status.ReadyReplicas == 3 && s.Status.ObservedGeneration == 2
+	})
+}
+
+// onDelete: a restart of an OnDelete StatefulSet replaces nothing; a pod that is deleted
+// comes back at the new revision.
+func onDelete(c *Case) {
+	sets := c.cs.AppsV1().StatefulSets(c.ns)
+	must(sets.Create(c.ctx, statefulSet("db", 2, func(s *appsv1.StatefulSet) {
+		s.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
+	}), metav1.CreateOptions{}))(c)
+	pods := c.awaitPods("app=db", "are ready", whole(2))
+	must(sets.Patch(c.ctx, "db", types.StrategicMergePatchType, restart("2026-11-30T10:00:00Z"), metav1.PatchOptions{}))(c)
+	s := await(c, sets, "db", "is observed", func(s *appsv1.StatefulSet) bool {
+		return s.Status.ObservedGeneration == 2 && s.Status.UpdateRevision != pods[0].Labels[appsv1.ControllerRevisionHashLabelKey]
+	})
+	if s.Status.UpdatedReplicas != 0 {
+		c.Errorf("%d are updated", s.Status.UpdatedReplicas)
+	}
+	if err := c.evict("db-1", nil); err != nil {
+		c.Fatal(err)
+	}
+	p := await(c, c.cs.CoreV1().Pods(c.ns), "db-1", "is a new pod", func(p *corev1.Pod) bool { return p.UID != pods[1].UID && podReady(*p) })
+	if got := p.Labels[appsv1.ControllerRevisionHashLabelKey]; got != s.Status.UpdateRevision {
+		c.Errorf("the new db-1 has revision %s, want %s", got, s.Status.UpdateRevision)
+	}
+	await(c, sets, "db", "counts it", func(s *appsv1.StatefulSet) bool { return s.Status.UpdatedReplicas == 1 && s.Status.ReadyReplicas == 2 })
 }
