@@ -183,7 +183,8 @@ func (s *session) room(ctx context.Context, side state.Side, used int) (fargate.
 		name = s.file.Clusters.Green.Name
 	}
 	cfg := s.configs[s.account(side)]
-	return fargate.Read(ctx, s.eks[side], ec2.NewFromConfig(cfg), servicequotas.NewFromConfig(cfg), name, used)
+	subnets := fargate.SubnetsFunc(ec2.NewFromConfig(cfg).DescribeSubnets)
+	return fargate.Read(ctx, s.eks[side], subnets, servicequotas.NewFromConfig(cfg), name, used)
 }
 
 // credentialsExpire is when the first of the credentials in use ends.

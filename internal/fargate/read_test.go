@@ -65,7 +65,7 @@ func newWorld(t *testing.T, applied map[string]float64) *world {
 }
 
 func (w *world) read(ctx context.Context, cluster string, used int) (fargate.Room, error) {
-	return fargate.Read(ctx, eks.NewFromConfig(w.eks.Config()), ec2.NewFromConfig(w.ec2.Config()), servicequotas.NewFromConfig(w.quotas.Config()), cluster, used)
+	return fargate.Read(ctx, eks.NewFromConfig(w.eks.Config()), fargate.SubnetsFunc(ec2.NewFromConfig(w.ec2.Config()).DescribeSubnets), servicequotas.NewFromConfig(w.quotas.Config()), cluster, used)
 }
 
 func (w *world) must(t *testing.T, used int) fargate.Room {
