@@ -30,7 +30,7 @@ func TestConformance(t *testing.T) {
 					t.Fatal(err)
 				}
 			},
-			Patience: time.Minute,
+			Patience: 150 * time.Second, // a CronJob is up to a minute off
 		}
 	})
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/eksbg/eksbg/e2e/front"
 	"github.com/eksbg/eksbg/e2e/hooks"
+	"github.com/eksbg/eksbg/e2e/kubelet"
 	"github.com/eksbg/eksbg/e2e/kubernetes"
 	"github.com/eksbg/eksbg/internal/sandbox"
 	"github.com/eksbg/eksbg/internal/sandbox/kube"
@@ -40,6 +41,7 @@ type Cluster struct {
 	ca        *kubernetes.Authority
 	plane     *kubernetes.ControlPlane
 	hooks     *hooks.Server
+	kubelet   *kubelet.Server
 	mirror    *mirror
 	tracker   *work.Tracker
 	fleet     *fargate.Fleet
@@ -93,8 +95,18 @@ func New(ctx context.Context, dir string, o kube.Options) (_ *Cluster, err error
 	if c.hooks, err = hooks.Start(hooks.Options{Certificate: cert, Authenticate: o.Authenticate, Mutate: c.fleet.Mutate}); err != nil {
 		return nil, err
 	}
+	if cert, err = c.ca.TLS("kubelet"); err != nil {
+		return nil, err
+	}
+	socket, err := socketPath()
+	if err != nil {
+		return nil, err
+	}
+	if c.kubelet, err = kubelet.Start(kubelet.Options{Socket: socket, Certificate: cert, Pod: c.mirror.Pod, Listen: c.listen}); err != nil {
+		return nil, err
+	}
 	c.plane, err = kubernetes.Start(ctx, kubernetes.Options{
-		Name: o.Name, Dir: dir, Binary: bin, Authority: c.ca, TokenURL: c.hooks.TokenURL(),
+		Name: o.Name, Dir: dir, Binary: bin, Authority: c.ca, TokenURL: c.hooks.TokenURL(), KubeletProxy: socket,
 	})
 	if err != nil {
 		return nil, err
@@ -103,6 +115,16 @@ func New(ctx context.Context, dir string, o kube.Options) (_ *Cluster, err error
 		return nil, err
 	}
 	return c, c.connect(ctx)
+}
+
+// socketPath is a short path: those of unix sockets end after 107 bytes (unix(7)), and
+// the folders of tests are long.
+func socketPath() (string, error) {
+	f, err := os.CreateTemp("", "kubelet-*.sock")
+	if err != nil {
+		return "", err
+	}
+	return f.Name(), f.Close()
 }
 
 // Maker is a sandbox.Options.Kubernetes whose clusters keep their state below dir.
@@ -288,6 +310,9 @@ func (c *Cluster) Close() error {
 	}
 	if c.hooks != nil {
 		errs = append(errs, c.hooks.Close())
+	}
+	if c.kubelet != nil {
+		errs = append(errs, c.kubelet.Close())
 	}
 	if c.Front != nil {
 		c.Front.Close()
