@@ -178,7 +178,7 @@ func benchMeta(name string, fields int, owners ...metav1.OwnerReference) metav1.
 	m := metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("00000000-0000-4000-8000-" + name), ResourceVersion: "123456789", Generation: 3, CreationTimestamp: metav1.Unix(1.79e9, 0), OwnerReferences: owners}
 	for _, who := range []string{"kube-controller-manager", "eks", "kubelet"} {
 		m.ManagedFields = append(m.ManagedFields, metav1.ManagedFieldsEntry{Manager: who, Operation: "Update", APIVersion: "v1", Time: &metav1.Time{Time: time.Unix(1.79e9, 0)}, FieldsType: "FieldsV1",
-			FieldsV1: &metav1.FieldsV1{Raw: []byte(strings.Repeat(`{"f:metadata":{"f:labels":{".":{},"f:app.kubernetes.io/name":{}}}}`, fields))}})
+			FieldsV1: metav1.NewFieldsV1(strings.Repeat(`{"f:metadata":{"f:labels":{".":{},"f:app.kubernetes.io/name":{}}}}`, fields))})
 	}
 	return m
 }

@@ -3,7 +3,6 @@ package cluster
 import (
 	"encoding/binary"
 	"errors"
-	"slices"
 )
 
 // message says what is kept of a protobuf message: the fields named, of each the part
@@ -121,12 +120,4 @@ func both(all ...message) message {
 		}
 	}
 	return out
-}
-
-// at is the message that keeps only what is at the end of a path of field numbers.
-func at(sub message, path ...uint64) message {
-	for _, number := range slices.Backward(path) {
-		sub = message{number: sub}
-	}
-	return sub
 }
