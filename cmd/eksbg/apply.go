@@ -32,6 +32,8 @@ type applyOptions struct {
 	approve []string
 	yes     bool
 	timeout time.Duration
+	// part is what restart and jobs clean run alone; zero for apply.
+	part part
 }
 
 func newApplyCommand(s streams, runF func(context.Context, *applyOptions) error) *cobra.Command {
@@ -86,11 +88,13 @@ type applied struct {
 	// only is the last step that this process may walk, and why, where something keeps it
 	// from going further; empty otherwise.
 	only, onlyWhy string
+	// remedy is what keeps Job templates from leaving finished Jobs (jobs clean).
+	remedy []string
 }
 
 func runApply(ctx context.Context, o *applyOptions) error {
 	a := &applied{o: o}
-	doc := &document{command: "apply"}
+	doc := &document{command: o.part.name()}
 	err := a.run(ctx)
 	if o.output != "json" {
 		return err
@@ -98,6 +102,7 @@ func runApply(ctx context.Context, o *applyOptions) error {
 	if a.journal == nil { // no run: the document names none
 		a.path = ""
 	}
+	doc.remedies = a.remedy
 	return doc.write(o.streams, a.journalRecords(), a.path, err)
 }
 
@@ -126,6 +131,7 @@ func (a *applied) run(ctx context.Context) (err error) {
 		return err
 	}
 	if a.journal == nil { // nothing to do, or not wanted
+		a.remedies(ctx)
 		return nil
 	}
 	defer func() {
@@ -156,6 +162,9 @@ func (a *applied) load() error {
 		return fmt.Errorf("read the plan file: %w", err)
 	}
 	planPath := o.path
+	if err := o.sided(state.IsPlan(content)); err != nil {
+		return err
+	}
 	if state.IsPlan(content) {
 		if a.saved, err = state.LoadPlan(o.path); err != nil {
 			return err
@@ -172,7 +181,7 @@ func (a *applied) load() error {
 	a.path = journalPath(planPath, a.file.Name, o.state)
 	if !o.yes && !o.interactive {
 		return &state.Stop{Code: state.ExitConsent, Why: "there is no terminal to ask on, and --yes was not given",
-			Cure: withState("eksbg plan "+shellQuote(planPath), o.state) + "\n" + applyCommand(o.path, o.state) + " --yes"}
+			Cure: o.part.look(planPath, o.state) + "\n" + o.part.command(o.path, o.state) + " --yes"}
 	}
 	a.session, err = newSession(o.streams, planPath, a.file)
 	return err
@@ -257,6 +266,9 @@ func (a *applied) begin(ctx context.Context) error {
 
 // plan reads the pair and works out what to do.
 func (a *applied) plan(ctx context.Context) (*state.Plan, error) {
+	if a.o.part.operation != "" {
+		return a.session.planAlone(ctx, a.o.part, a.sum, lineageOf(a.path))
+	}
 	active := state.Side(a.o.active)
 	if active == "" && a.saved != nil {
 		active = a.saved.Active
@@ -286,11 +298,11 @@ func (a *applied) stillStands(ctx context.Context, p *state.Plan) (*state.Plan, 
 	}
 	return nil, &state.Stop{Code: state.ExitStale,
 		Why:  "the pair changed since this plan was made, and nothing has been changed by this process: " + strings.Join(plan.Differences(p, again), "; "),
-		Cure: withState("eksbg plan "+shellQuote(a.session.planPath), a.o.state) + "\n" + applyCommand(a.session.planPath, a.o.state)}
+		Cure: a.o.part.look(a.session.planPath, a.o.state) + "\n" + a.o.part.command(a.session.planPath, a.o.state)}
 }
 
 // operation is what the lock says that it is held for.
-func (a *applied) operation() string { return "apply" }
+func (a *applied) operation() string { return a.o.part.name() }
 
 // walk runs the steps, shows the records as they come, and says where it ended.
 func (a *applied) walk(ctx context.Context) error {
@@ -322,12 +334,13 @@ func (a *applied) walk(ctx context.Context) error {
 		return err
 	}
 	a.done(ctx, model)
+	a.remedies(ctx)
 	return nil
 }
 
 // next is the command that goes on after a stop.
 func (a *applied) next(stop *state.Stop) string {
-	cmd := applyCommand(a.o.path, a.o.state)
+	cmd := a.o.part.command(a.o.path, a.o.state)
 	if a.o.yes {
 		cmd += " --yes"
 	}
@@ -351,7 +364,7 @@ func (a *applied) stopped(m *view.Model, err error) error {
 	if stop.Cure != "" {
 		text.Cure(w, "Cure        ", "            ", clean(stop.Cure))
 	}
-	if !m.TrafficStale && !saysWhere(stop, m) { // otherwise the stop has the newer weights
+	if m.Plan.Operation == "" && !m.TrafficStale && !saysWhere(stop, m) { // otherwise the stop has the newer weights
 		text.Traffic(w, m)
 	}
 	fmt.Fprintf(w, "%-11s %s\n", "Look at", statusCommand(a.session.planPath, a.o.state))

@@ -11,6 +11,8 @@ import (
 // exit path.
 type document struct {
 	command string
+	// remedies keep Job templates from leaving finished Jobs behind.
+	remedies []string
 }
 
 type documentBody struct {
@@ -30,6 +32,8 @@ type documentBody struct {
 	// Stopped is the newest stop of a run that nobody has taken up since.
 	Stopped *documentStop `json:"stopped,omitempty"`
 	Closed  bool          `json:"closed"`
+	// Remedies are what jobs clean says against more finished Jobs.
+	Remedies []string `json:"remedies,omitempty"`
 }
 
 type documentStop struct {
@@ -53,7 +57,7 @@ func (d *document) write(s streams, records []state.Record, path string, err err
 // writeHeld prints the document and returns the error as a bare exit code, since the
 // document says everything.
 func (d *document) writeHeld(s streams, records []state.Record, path, holder string, err error) error {
-	b := documentBody{Format: state.FormatVersion, Command: d.command, Journal: path, Holder: holder}
+	b := documentBody{Format: state.FormatVersion, Command: d.command, Journal: path, Holder: holder, Remedies: d.remedies}
 	if err != nil {
 		stop := asStop(err)
 		b.Exit, b.Why, b.Cure = int(stop.Code), clean(stop.Error()), clean(stop.Cure)

@@ -7,8 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
+	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/eksbg/eksbg/internal/sandbox"
@@ -29,6 +35,8 @@ func TestMain(m *testing.M) {
 //
 //	sandbox SCENARIO [SPEED]   serve a scenario; its files are in the working folder
 //	exits CODE COMMAND ...     run a command that has to end with this exit code
+//	edit FILE OLD NEW          replace the one OLD in a file (\n is a newline)
+//	hop CLUSTER MINOR          somebody else upgrades the control plane, to its end
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
@@ -37,6 +45,8 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"sandbox": cmdSandbox,
 			"exits":   cmdExits,
+			"edit":    cmdEdit,
+			"hop":     cmdHop,
 		},
 	})
 }
@@ -70,6 +80,41 @@ func cmdSandbox(ts *testscript.TestScript, neg bool, args []string) {
 				ts.Setenv(kv[:i], kv[i+1:])
 				break
 			}
+		}
+	}
+}
+
+func cmdEdit(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: edit FILE OLD NEW")
+	}
+	path := ts.MkAbs(args[0])
+	content := ts.ReadFile(path)
+	if n := strings.Count(content, args[1]); n != 1 {
+		ts.Fatalf("%q is there %d times", args[1], n)
+	}
+	ts.Check(os.WriteFile(path, []byte(strings.Replace(content, args[1], strings.ReplaceAll(args[2], `\n`, "\n"), 1)), 0o600))
+}
+
+func cmdHop(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: hop CLUSTER MINOR")
+	}
+	ctx := context.Background()
+	api := eks.New(eks.Options{
+		Region: ts.Getenv("AWS_REGION"), BaseEndpoint: aws.String(ts.Getenv("AWS_ENDPOINT_URL_EKS")),
+		Credentials: credentials.NewStaticCredentialsProvider(ts.Getenv("AWS_ACCESS_KEY_ID"), ts.Getenv("AWS_SECRET_ACCESS_KEY"), ""),
+	})
+	out, err := api.UpdateClusterVersion(ctx, &eks.UpdateClusterVersionInput{Name: &args[0], Version: &args[1]})
+	ts.Check(err)
+	for deadline := time.Now().Add(deadline); ; time.Sleep(20 * time.Millisecond) { // as a person polls
+		u, err := api.DescribeUpdate(ctx, &eks.DescribeUpdateInput{Name: &args[0], UpdateId: out.Update.Id})
+		ts.Check(err)
+		switch {
+		case u.Update.Status == ekstypes.UpdateStatusSuccessful:
+			return
+		case u.Update.Status != ekstypes.UpdateStatusInProgress || time.Now().After(deadline):
+			ts.Fatalf("update %s of %s: %s", args[1], args[0], u.Update.Status)
 		}
 	}
 }

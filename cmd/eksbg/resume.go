@@ -43,6 +43,9 @@ func (a *applied) mayResume(ctx context.Context, j *state.Journal) error {
 		return &state.Stop{Code: state.ExitStale, Why: fmt.Sprintf("run %s is open, and the saved plan is of another one", j.Plan().Run),
 			Cure: applyCommand(j.Plan().File, a.o.state)}
 	}
+	if err := a.samePart(j); err != nil {
+		return err
+	}
 	if err := a.sameFile(j); err != nil {
 		return err
 	}
@@ -92,6 +95,10 @@ func (a *applied) resume(ctx context.Context, j *state.Journal, recovery state.R
 func (a *applied) sameFile(j *state.Journal) error {
 	p := j.Plan()
 	if p.FileSum == a.sum {
+		return nil
+	}
+	if p.Operation != "" { // goes to no version and moves no traffic
+		fmt.Fprintln(a.o.err, "The plan file changed since the run began; what it says of restarts is used as it is now.")
 		return nil
 	}
 	var differs []string

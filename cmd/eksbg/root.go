@@ -35,6 +35,7 @@ func newRoot(s streams) *cobra.Command {
 	root.SetErr(s.err)
 	root.AddCommand(
 		newPlanCommand(s, nil), newApplyCommand(s, nil), newStatusCommand(s, nil), newLagCommand(s, nil), newUnlockCommand(s, nil),
+		newRestartCommand(s, nil), newJobsCommand(s, nil),
 		newSchemaCommand(s), newSandboxCommand(s), newDemoCommand(s), newVersionCommand(s),
 	)
 	return root
