@@ -26,14 +26,21 @@ func (c *Client) Inventory(ctx context.Context) (*Inventory, error) {
 		Name: c.name, ARN: awssdk.ToString(found.Arn), Version: version, Status: string(found.Status),
 		Endpoint: awssdk.ToString(found.Endpoint), CreatedAt: awssdk.ToTime(found.CreatedAt), At: at,
 	}
-	inv.Updates, inv.UpdatesUnread, err = c.updates(ctx, found.Status == ekstypes.ClusterStatusActive)
+	// EKS and the API server are asked at the same time.
+	err = together(ctx,
+		func(ctx context.Context) error {
+			var err error
+			inv.Updates, inv.UpdatesUnread, err = c.updates(ctx, found.Status == ekstypes.ClusterStatusActive)
+			return err
+		},
+		func(ctx context.Context) error {
+			var err error
+			if _, inv.Server, err = c.ServerVersion(ctx); err != nil {
+				return err
+			}
+			return c.readObjects(ctx, inv)
+		})
 	if err != nil {
-		return nil, err
-	}
-	if _, inv.Server, err = c.ServerVersion(ctx); err != nil {
-		return nil, err
-	}
-	if err := c.readObjects(ctx, inv); err != nil {
 		return nil, err
 	}
 	return inv, nil
