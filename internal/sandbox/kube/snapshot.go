@@ -114,6 +114,8 @@ func (w *World) add(res *registry.Resource, o store.Object) {
 		w.workload(res, o, o.Spec, o.Spec.Template)
 	case *corev1.ReplicationController:
 		w.workload(res, o, o.Spec, *o.Spec.Template)
+	case *registry.CloneSet:
+		w.workload(res, o, o.Spec, o.Spec.Template)
 	case *registry.Rollout:
 		spec := o.Spec
 		spec.RestartAt = nil

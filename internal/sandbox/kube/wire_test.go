@@ -172,11 +172,11 @@ func TestDiscovery(t *testing.T) {
 		}
 	}
 	if want := []string{"/v1", "admissionregistration.k8s.io/v1", "apps/v1", "batch/v1", "autoscaling/v2", "policy/v1", "scheduling.k8s.io/v1",
-		"coordination.k8s.io/v1", "argoproj.io/v1alpha1"}; !slices.Equal(names, want) {
+		"coordination.k8s.io/v1", "argoproj.io/v1alpha1", "apps.kruise.io/v1alpha1"}; !slices.Equal(names, want) {
 		t.Errorf("groups %v, want %v", names, want)
 	}
 	if want := "[v1 pods/eviction Eviction v1 pods/portforward PodPortForwardOptions v1 replicationcontrollers/scale Scale apps/v1 deployments/scale Scale apps/v1 replicasets/scale Scale " +
-		"apps/v1 statefulsets/scale Scale argoproj.io/v1alpha1 rollouts/scale Scale]"; fmt.Sprint(subs) != want {
+		"apps/v1 statefulsets/scale Scale argoproj.io/v1alpha1 rollouts/scale Scale apps.kruise.io/v1alpha1 clonesets/scale Scale]"; fmt.Sprint(subs) != want {
 		t.Errorf("subresources %v, want %s", subs, want)
 	}
 }
@@ -190,7 +190,7 @@ func TestOpenAPI(t *testing.T) {
 			URL string `json:"serverRelativeURL"`
 		} `json:"paths"`
 	}
-	if err := json.Unmarshal(r.raw("GET", "/openapi/v3", mimeJSON, nil).Body.Bytes(), &index); err != nil || len(index.Paths) != 9 {
+	if err := json.Unmarshal(r.raw("GET", "/openapi/v3", mimeJSON, nil).Body.Bytes(), &index); err != nil || len(index.Paths) != 10 {
 		t.Fatalf("index %+v (%v)", index, err)
 	}
 	w := r.raw("GET", index.Paths["apis/apps/v1"].URL, mimeJSON, nil)

@@ -35,6 +35,8 @@ func scaleOf(o store.Object) *autoscalingv1.Scale {
 		s.Spec.Replicas, s.Status.Replicas, sel = *w.Spec.Replicas, w.Status.Replicas, w.Spec.Selector
 	case *appsv1.StatefulSet:
 		s.Spec.Replicas, s.Status.Replicas, sel = *w.Spec.Replicas, w.Status.Replicas, w.Spec.Selector
+	case *registry.CloneSet:
+		s.Spec.Replicas, s.Status.Replicas, sel = *w.Spec.Replicas, w.Status.Replicas, w.Spec.Selector
 	case *registry.Rollout:
 		s.Spec.Replicas, s.Status.Replicas, sel = *w.Spec.Replicas, w.Status.Replicas, w.Spec.Selector
 	case *corev1.ReplicationController:
@@ -59,6 +61,8 @@ func setReplicas(o store.Object, n int32) store.Object {
 	case *appsv1.StatefulSet:
 		w.Spec.Replicas = &n
 	case *corev1.ReplicationController:
+		w.Spec.Replicas = &n
+	case *registry.CloneSet:
 		w.Spec.Replicas = &n
 	case *registry.Rollout:
 		w.Spec.Replicas = &n

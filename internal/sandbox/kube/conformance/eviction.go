@@ -10,6 +10,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 )
@@ -96,48 +97,33 @@ func (c *Case) evict(name string, o *metav1.DeleteOptions) error {
 	return c.cs.CoreV1().Pods(c.ns).EvictV1(c.ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: name}, DeleteOptions: o})
 }
 
-// eviction: as many pods as the budget allows, then 429 that names the budget; the pod
-// that goes says why; the next goes when its replacement is ready.
+// eviction: nothing while the budget allows nothing, with 429 that names the budget and
+// what it counts; a pod that goes says why; the budget allows the next one when the
+// replacement is ready.
 func eviction(c *Case) {
-	pods := c.guarded("web", 3, minAvailable("2"))
-	if err := c.evict(pods[0].Name, nil); err != nil {
-		c.Fatalf("the first eviction: %v", err)
-	}
-	err := c.evict(pods[1].Name, nil)
+	pods := c.guarded("web", 3, minAvailable("3"))
+	err := c.evict(pods[0].Name, nil)
 	s := statusOf(err)
 	if !apierrors.IsTooManyRequests(err) || s.Message != "Cannot evict pod as it would violate the pod's disruption budget." {
-		c.Fatalf("the second eviction: %v", err)
+		c.Fatalf("an eviction that the budget does not allow: %v", err)
 	}
-	if len(s.Details.Causes) != 1 || s.Details.Causes[0].Type != policyv1.DisruptionBudgetCause || !strings.HasPrefix(s.Details.Causes[0].Message, "The disruption budget web ") {
-		c.Errorf("causes %+v", s.Details.Causes)
+	want := "The disruption budget web needs 3 healthy pods and has 3 currently"
+	if len(s.Details.Causes) != 1 || s.Details.Causes[0].Type != policyv1.DisruptionBudgetCause || s.Details.Causes[0].Message != want || s.Details.RetryAfterSeconds != 0 {
+		c.Errorf("details %+v", s.Details)
 	}
-	pdbs := c.cs.PolicyV1().PodDisruptionBudgets(c.ns)
-	await(c, pdbs, "web", "allows one again", func(b *policyv1.PodDisruptionBudget) bool {
-		return b.Status.DisruptionsAllowed == 1 && len(b.Status.DisruptedPods) == 0
-	})
-	seen := make(chan corev1.Pod, 1)
-	go func() {
-		pods, _ := c.watchPods("app=web", func(now []corev1.Pod) bool {
-			for _, p := range now {
-				if p.Name == pods[1].Name && p.DeletionTimestamp != nil {
-					return true
-				}
-			}
-			return false
-		})
-		for _, p := range pods {
-			if p.DeletionTimestamp != nil {
-				seen <- p
-				return
-			}
-		}
-		seen <- corev1.Pod{}
-	}()
+	pdbs, api := c.cs.PolicyV1().PodDisruptionBudgets(c.ns), c.cs.CoreV1().Pods(c.ns)
+	allows := func(b *policyv1.PodDisruptionBudget) bool {
+		return b.Status.DisruptionsAllowed == 1 && len(b.Status.DisruptedPods) == 0 && b.Status.ObservedGeneration == 2
+	}
+	must(pdbs.Patch(c.ctx, "web", types.MergePatchType, []byte(`{"spec":{"minAvailable":2}}`), metav1.PatchOptions{}))(c)
+	await(c, pdbs, "web", "allows one", allows)
+	must(api.Patch(c.ctx, pods[1].Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":["eksbg.dev/look"]}}`), metav1.PatchOptions{}))(c)
 	if err := c.evict(pods[1].Name, nil); err != nil {
-		c.Fatalf("an eviction after the replacement is ready: %v", err)
+		c.Fatalf("an eviction that the budget allows: %v", err)
 	}
+	going := await(c, api, pods[1].Name, "is going", func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil })
 	why := ""
-	for _, cond := range (<-seen).Status.Conditions {
+	for _, cond := range going.Status.Conditions {
 		if cond.Type == corev1.DisruptionTarget && cond.Status == corev1.ConditionTrue {
 			why = cond.Reason
 		}
@@ -145,6 +131,12 @@ func eviction(c *Case) {
 	if why != "EvictionByEvictionAPI" {
 		c.Errorf("the evicted pod's condition DisruptionTarget has reason %q", why)
 	}
+	if err := c.evict(pods[1].Name, nil); err != nil {
+		c.Errorf("eviction of a pod that is going already: %v", err)
+	}
+	must(api.Patch(c.ctx, pods[1].Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(c)
+	awaitGone(c, api, pods[1].Name, string(going.UID))
+	await(c, pdbs, "web", "allows the next", allows)
 	if err := c.evict("none", nil); !apierrors.IsNotFound(err) {
 		c.Errorf("eviction of no pod: %v", err)
 	}

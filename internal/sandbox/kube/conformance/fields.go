@@ -31,7 +31,7 @@ func conflicts(c *Case) {
 	deps := c.cs.AppsV1().Deployments(c.ns)
 	d := must(deps.Create(c.ctx, deployment("web", 0), metav1.CreateOptions{}))(c)
 	stale := d.DeepCopy()
-	d = await(c, deps, "web", "is observed", func(d *appsv1.Deployment) bool { return d.Status.ObservedGeneration == 1 })
+	await(c, deps, "web", "is observed", func(d *appsv1.Deployment) bool { return d.Status.ObservedGeneration == 1 })
 	stale.Labels = map[string]string{"a": "b"}
 	if _, err := deps.Update(c.ctx, stale, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
 		c.Errorf("an update of an old state: %v", err)
@@ -102,7 +102,7 @@ func owners(d *appsv1.Deployment) []string {
 				} `json:"f:template"`
 			} `json:"f:spec"`
 		}
-		if e.FieldsV1 != nil && json.Unmarshal(e.FieldsV1.Raw, &f) == nil {
+		if e.FieldsV1 != nil && json.Unmarshal(e.FieldsV1.GetRawBytes(), &f) == nil {
 			if _, ok := f.Spec.Template.Metadata.Annotations[restartPath]; ok {
 				out = append(out, e.Manager+" "+string(e.Operation))
 			}

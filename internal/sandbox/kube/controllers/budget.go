@@ -142,6 +142,8 @@ func (m *Manager) scaleOf(p *corev1.Pod, ref *metav1.OwnerReference) (types.UID,
 		return o.UID, *o.Spec.Replicas, nil
 	case *corev1.ReplicationController:
 		return o.UID, *o.Spec.Replicas, nil
+	case *registry.CloneSet:
+		return o.UID, *o.Spec.Replicas, nil
 	case *registry.Rollout:
 		return o.UID, *o.Spec.Replicas, nil
 	}

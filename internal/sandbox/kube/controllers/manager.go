@@ -27,7 +27,7 @@ type Manager struct {
 	reg *registry.Registry
 
 	deployments, replicaSets, statefulSets, daemonSets *controller[string]
-	replicationControllers, rollouts                   *controller[string]
+	replicationControllers, cloneSets, rollouts        *controller[string]
 	jobs, cronJobs, budgets, namespaces                *controller[string]
 	garbage                                            *controller[types.UID]
 }
@@ -48,10 +48,11 @@ func New(reg *registry.Registry, t *work.Tracker) *Manager {
 		return c
 	}
 	m.deployments = named("deployment-controller", m.syncDeployment)
-	m.replicaSets = named("replicaset-controller", m.syncReplicaSet)
+	m.replicaSets = named("replicaset-controller", m.replicas(registry.ReplicaSets))
 	m.statefulSets = named("statefulset-controller", m.syncStatefulSet)
 	m.daemonSets = named("daemonset-controller", m.syncDaemonSet)
-	m.replicationControllers = named("replication-controller", m.syncReplicationController)
+	m.replicationControllers = named("replication-controller", m.replicas(registry.ReplicationControllers))
+	m.cloneSets = named("cloneset-controller", m.replicas(registry.CloneSets))
 	m.rollouts = named("rollouts-controller", m.syncRollout)
 	m.jobs = named("job-controller", m.syncJob)
 	m.cronJobs = named("cronjob-controller", m.syncCronJob)
@@ -63,7 +64,7 @@ func New(reg *registry.Registry, t *work.Tracker) *Manager {
 
 // all are the controllers whose keys are those of objects.
 func (m *Manager) all() []*controller[string] {
-	return []*controller[string]{m.deployments, m.replicaSets, m.statefulSets, m.daemonSets, m.replicationControllers, m.rollouts,
+	return []*controller[string]{m.deployments, m.replicaSets, m.statefulSets, m.daemonSets, m.replicationControllers, m.cloneSets, m.rollouts,
 		m.jobs, m.cronJobs, m.budgets, m.namespaces}
 }
 
@@ -116,6 +117,9 @@ func (m *Manager) Observe(r store.Reader, e store.Event) {
 	case registry.ReplicationControllers.GR():
 		m.replicationControllers.Add(key)
 		m.budgetsOf(r, e.Object.GetNamespace())
+	case registry.CloneSets.GR():
+		m.cloneSets.Add(key)
+		m.budgetsOf(r, e.Object.GetNamespace())
 	case registry.Rollouts.GR():
 		m.rollouts.Add(key)
 	case registry.DaemonSets.GR():
@@ -150,10 +154,11 @@ func (m *Manager) observePod(r store.Reader, e store.Event) {
 	m.owner(pod, "StatefulSet", m.statefulSets)
 	m.owner(pod, "DaemonSet", m.daemonSets)
 	m.owner(pod, "ReplicationController", m.replicationControllers)
+	m.owner(pod, "CloneSet", m.cloneSets)
 	m.owner(pod, "Job", m.jobs)
 	if e.Type != store.Deleted && metav1.GetControllerOfNoCopy(pod) == nil {
 		m.adopters(r, pod, map[*registry.Resource]*controller[string]{registry.ReplicaSets: m.replicaSets,
-			registry.ReplicationControllers: m.replicationControllers, registry.StatefulSets: m.statefulSets})
+			registry.ReplicationControllers: m.replicationControllers, registry.CloneSets: m.cloneSets, registry.StatefulSets: m.statefulSets})
 	}
 	if e.Type == store.Deleted {
 		// A Deployment that recreates waits for the last old pod to be gone.
@@ -195,6 +200,8 @@ func selectorOf(o store.Object) labels.Selector {
 		s = o.Spec.Selector
 	case *corev1.ReplicationController:
 		return labels.SelectorFromSet(o.Spec.Selector)
+	case *registry.CloneSet:
+		s = o.Spec.Selector
 	}
 	sel, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {

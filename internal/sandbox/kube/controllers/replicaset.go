@@ -19,61 +19,35 @@ import (
 
 var (
 	deploymentKind  = appsv1.SchemeGroupVersion.WithKind("Deployment")
-	replicaSetKind  = appsv1.SchemeGroupVersion.WithKind("ReplicaSet")
 	statefulSetKind = appsv1.SchemeGroupVersion.WithKind("StatefulSet")
-
-	replicationControllerKind = corev1.SchemeGroupVersion.WithKind("ReplicationController")
 )
 
-// replicaSync is one look at a ReplicaSet, or at a ReplicationController, which the
-// original turns into a ReplicaSet as well (pkg/controller/replication/conversion.go).
+// replicaSync is one look at a ReplicaSet, or at another owner that does the same: a
+// ReplicationController, which the original turns into a ReplicaSet as well
+// (pkg/controller/replication/conversion.go), or a CloneSet.
 type replicaSync struct {
 	m     *Manager
 	c     *controller[string]
-	owner store.Object // what pods belong to and events are about
-	kind  schema.GroupVersionKind
+	res   *registry.Resource
+	owner store.Object       // what pods belong to and events are about
 	rs    *appsv1.ReplicaSet // the owner as a ReplicaSet
-	write func(appsv1.ReplicaSetStatus) error
 }
 
-// syncReplicaSet keeps as many pods as a ReplicaSet wants, and its status.
-func (m *Manager) syncReplicaSet(c *controller[string], key string) error {
-	rs, ok := get[*appsv1.ReplicaSet](m, registry.ReplicaSets, key)
-	if !ok {
-		return nil
+// replicas makes the sync of a resource of such owners: it keeps as many pods as they
+// want, and their status.
+func (m *Manager) replicas(res *registry.Resource) func(*controller[string], string) error {
+	return func(c *controller[string], key string) error {
+		o := m.reg.Store.Get(res.GR(), key)
+		if o == nil {
+			return nil
+		}
+		rs, ok := registry.AsReplicaSet(o)
+		if !ok {
+			return nil
+		}
+		s := &replicaSync{m: m, c: c, res: res, owner: o, rs: rs}
+		return s.sync()
 	}
-	s := &replicaSync{m: m, c: c, owner: rs, kind: replicaSetKind, rs: rs, write: func(st appsv1.ReplicaSetStatus) error {
-		next := rs.DeepCopy()
-		next.Status = st
-		_, err := update(m, registry.ReplicaSets, registry.Status, next)
-		return err
-	}}
-	return s.sync()
-}
-
-// syncReplicationController does the same for a ReplicationController.
-func (m *Manager) syncReplicationController(c *controller[string], key string) error {
-	rc, ok := get[*corev1.ReplicationController](m, registry.ReplicationControllers, key)
-	if !ok {
-		return nil
-	}
-	st := rc.Status
-	view := &appsv1.ReplicaSet{
-		ObjectMeta: rc.ObjectMeta,
-		Spec: appsv1.ReplicaSetSpec{Replicas: rc.Spec.Replicas, MinReadySeconds: rc.Spec.MinReadySeconds,
-			Selector: &metav1.LabelSelector{MatchLabels: rc.Spec.Selector}, Template: *rc.Spec.Template},
-		Status: appsv1.ReplicaSetStatus{Replicas: st.Replicas, FullyLabeledReplicas: st.FullyLabeledReplicas, ReadyReplicas: st.ReadyReplicas,
-			AvailableReplicas: st.AvailableReplicas, ObservedGeneration: st.ObservedGeneration},
-	}
-	s := &replicaSync{m: m, c: c, owner: rc, kind: replicationControllerKind, rs: view, write: func(st appsv1.ReplicaSetStatus) error {
-		next := rc.DeepCopy()
-		to := &next.Status
-		to.Replicas, to.FullyLabeledReplicas, to.ReadyReplicas = st.Replicas, st.FullyLabeledReplicas, st.ReadyReplicas
-		to.AvailableReplicas, to.ObservedGeneration = st.AvailableReplicas, st.ObservedGeneration
-		_, err := update(m, registry.ReplicationControllers, registry.Status, next)
-		return err
-	}}
-	return s.sync()
 }
 
 func (s *replicaSync) sync() error {
@@ -81,7 +55,7 @@ func (s *replicaSync) sync() error {
 	if err != nil {
 		return nil // refused on creation; nothing would make it right later
 	}
-	owned, err := s.m.claim(s.owner, s.kind, registry.Pods, sel)
+	owned, err := s.m.claim(s.owner, s.res.GVK(), registry.Pods, sel)
 	if err != nil {
 		return err
 	}
@@ -153,7 +127,7 @@ func (m *Manager) release(res *registry.Resource, o store.Object, owner types.UI
 func (s *replicaSync) manage(pods []*corev1.Pod) error {
 	want := int(*s.rs.Spec.Replicas)
 	for i := len(pods); i < want; i++ {
-		pod := podFrom(s.rs.Spec.Template, s.rs.Namespace, metav1.NewControllerRef(s.owner, s.kind))
+		pod := podFrom(s.rs.Spec.Template, s.rs.Namespace, metav1.NewControllerRef(s.owner, s.res.GVK()))
 		pod.GenerateName = s.rs.Name + "-"
 		o, err := s.m.reg.Create(registry.Pods, pod, false)
 		if err != nil {
@@ -252,5 +226,8 @@ func (s *replicaSync) status(pods []*corev1.Pod) error {
 	if equality.Semantic.DeepEqual(*st, rs.Status) {
 		return nil
 	}
-	return s.write(*st)
+	next := s.owner.DeepCopyObject().(store.Object)
+	registry.SetReplicaStatus(next, *st)
+	_, err := update(s.m, s.res, registry.Status, next)
+	return err
 }

@@ -162,6 +162,8 @@ var (
 
 	Rollouts = resource[Rollout, RolloutList](RolloutGroup, "rollouts", "rollout").
 			short("ro").withStatus().withScale().counted().custom().with(rolloutRules)
+	CloneSets = resource[CloneSet, CloneSetList](CloneSetGroup, "clonesets", "cloneset").
+			short("clone").withStatus().withScale().counted().custom().with(cloneSetRules)
 )
 
 // All are the resources in the order in which discovery lists them.
@@ -174,7 +176,7 @@ var All = []*Resource{
 	PodDisruptionBudgets,
 	PriorityClasses,
 	Leases,
-	Rollouts,
+	Rollouts, CloneSets,
 }
 
 var (

@@ -127,5 +127,8 @@ func newScheme() *runtime.Scheme {
 	s.AddKnownTypeWithName(RolloutGroup.WithKind("Rollout"), &Rollout{})
 	s.AddKnownTypeWithName(RolloutGroup.WithKind("RolloutList"), &RolloutList{})
 	metav1.AddToGroupVersion(s, RolloutGroup)
+	s.AddKnownTypeWithName(CloneSetGroup.WithKind("CloneSet"), &CloneSet{})
+	s.AddKnownTypeWithName(CloneSetGroup.WithKind("CloneSetList"), &CloneSetList{})
+	metav1.AddToGroupVersion(s, CloneSetGroup)
 	return s
 }

@@ -56,6 +56,10 @@ var layouts = map[*registry.Resource]layout{
 			s := r.Status
 			return []any{r.Name, *r.Spec.Replicas, s.Replicas, s.UpdatedReplicas, s.AvailableReplicas, age(r.CreationTimestamp, now)}
 		})},
+	registry.CloneSets: {cols("Name", "Desired", "Ready", "Total", "Age"),
+		row(func(s *registry.CloneSet, now time.Time) []any {
+			return []any{s.Name, *s.Spec.Replicas, s.Status.ReadyReplicas, s.Status.Replicas, age(s.CreationTimestamp, now)}
+		})},
 	registry.PodTemplates: {cols("Name", "Containers", "Images", "Pod Labels"),
 		row(func(p *corev1.PodTemplate, _ time.Time) []any {
 			c, i := containers(p.Template.Spec)
