@@ -7,68 +7,101 @@ import (
 	"time"
 
 	"github.com/eksbg/eksbg/internal/cluster"
+	"github.com/eksbg/eksbg/internal/restart/survey"
 	"github.com/eksbg/eksbg/internal/state"
 )
 
-// rollout is one owner that the step works on: one to restart, or one to wait for.
-type rollout struct {
-	owner cluster.Owner
-	// pods are the lagging ones that the inventory showed.
-	pods []cluster.Pod
-	// active counts against MaxParallel.
-	active, done bool
-	// since is when this process began to wait for the newest attempt.
+// work is one owner that the step works on: one to restart, or one to wait for.
+type work struct {
+	item survey.Item
+	// name is the owner as plan files name it, method how it is restarted now; a rollout
+	// that somebody reverts may go on as evictions.
+	name   string
+	method survey.Method
+	// active is true from when it was begun, done once nothing is left of it; seen once
+	// it was looked at while active.
+	active, done, seen bool
+	// since is when this process began to wait for the newest thing that it did.
 	since time.Time
-	// troubled is since when a container fails to start.
-	troubled time.Time
-	// confirmed is when the inventory was last asked whether it really still lags.
+	// troubled is since when a container fails to start, retry when something that was
+	// refused for now is tried again, and refusals how often it was.
+	troubled, retry time.Time
+	refusals        int
+	refused         string
+	// confirmed is when the API server was last asked whether it really still lags.
 	confirmed time.Time
 	// noted is the foreign stamp that a note was written about.
 	noted string
-	view  view
+	// generation is the least that the watch has to show before anything is decided.
+	generation int64
+	// pending is since when a pod (by UID) waits for the Fargate scheduler.
+	pending map[string]time.Time
+	// answers are the CoreDNS pods (by UID) that resolved the name; dumb is since when
+	// one does not, and because of what.
+	answers map[string]bool
+	dumb    time.Time
+	view    view
 }
 
-// campaign is one Act: its watches, and what it knows of its own attempts.
+// errStale says that the watches no longer show what happens in the cluster.
+var errStale = errors.New("the watches are behind the cluster")
+
+// campaign is one Act: its watches, and what it knows of its own changes.
 type campaign struct {
 	*Restart
-	rec    state.Recorder
+	*ledger
 	mirror *mirror
 	minor  string
-	last   map[string]attempt
-	stamps map[int]string
+	inv    *cluster.Inventory
+	// todo is what this round works on, in order; index finds it by what changes.
+	todo  []*work
+	index map[string][]*work
 	// owners are all that this step has worked on, in this process or before it.
 	owners map[string]bool
-	said   string
-	saidAt time.Time
+	// reverted are the owners whose restart somebody takes back, and who does.
+	reverted map[string]string
+	fargate  capacity
+	// waits say why what is not begun has to wait; starved is since when nothing at all
+	// can begin.
+	waits             map[string]string
+	starved, admitted time.Time
+	said              string
+	saidAt            time.Time
+	// suspended is true once the CronJobs are held.
+	suspended bool
 	// moved is true once a pass changed something or had to wait.
 	moved bool
 }
 
 // Act restarts what lags and returns when nothing of it is left, or with why it
 // stopped. It begins nothing any more once ctx is cancelled; rollouts that have begun
-// go on in the cluster and are found again on resume.
-func (r *Restart) Act(ctx context.Context, rec state.Recorder) error {
-	m, err := openMirror(ctx, r.Kubernetes)
-	if err != nil {
-		return err
-	}
-	defer m.close()
-	c := &campaign{Restart: r, rec: rec, mirror: m, owners: map[string]bool{}}
-	c.last, c.stamps = attempts(r.History.Records(r.spec.ID))
+// go on in the cluster and are found again on resume. What was changed only for the
+// time of the restart (replicas, suspended CronJobs) is put back however it ends.
+func (r *Restart) Act(ctx context.Context, rec state.Recorder) (err error) {
+	c := &campaign{Restart: r, ledger: readLedger(r.History.Records(r.spec.ID), rec), owners: map[string]bool{}, reverted: map[string]string{}}
 	for name := range c.last {
 		c.owners[name] = true
 	}
-	if err := c.sync(ctx); err != nil {
-		return err
+	for name := range c.byOwner {
+		c.owners[name] = true
 	}
-	quiet := r.Clock.Now()
+	defer func() {
+		err = c.putBack(ctx, err)
+		if c.mirror != nil {
+			c.mirror.close()
+		}
+	}()
+	return c.rounds(ctx)
+}
+
+// rounds looks at the whole cluster and works on what it shows, until that is nothing.
+func (c *campaign) rounds(ctx context.Context) error {
+	quiet := c.Clock.Now()
 	for round := 0; ; round++ {
-		inv, err := r.inventory(ctx)
+		l, err := c.lookAgain(ctx)
 		if err != nil {
 			return err
 		}
-		l := r.look(inv, c.last, c.stamps[1])
-		c.minor = l.minor
 		if stop := l.behind(); stop != nil {
 			return stop
 		}
@@ -80,18 +113,72 @@ func (r *Restart) Act(ctx context.Context, rec state.Recorder) error {
 		if !l.busy() {
 			return c.end(l)
 		}
-		if err := c.wave(ctx, c.rollouts(l)); err != nil {
+		if err := c.prepare(ctx, l); err != nil {
+			return err
+		}
+		err = c.wave(ctx, c.works(l))
+		if errors.Is(err, errStale) {
+			if err = c.reopen(ctx); err == nil {
+				continue
+			}
+		}
+		if err != nil {
 			return err
 		}
 		if c.moved {
-			quiet = r.Clock.Now()
-		} else if r.Clock.Since(quiet) >= r.Timeout {
-			return &state.Stop{Code: state.ExitResumable, Why: "the lists and the watches of " + inv.Name + " disagree: " + l.todo(),
+			quiet = c.Clock.Now()
+		} else if c.Clock.Since(quiet) >= c.Timeout {
+			return &state.Stop{Code: state.ExitResumable, Why: "the lists and the watches of " + l.inv.Name + " disagree: " + l.todo(),
 				Cure: "run the same command again"}
-		} else if err := c.pause(ctx, r.Clock.Now().Add(time.Second)); err != nil {
+		} else if err := c.pause(ctx, c.Clock.Now().Add(time.Second)); err != nil {
 			return err
 		}
 	}
+}
+
+// lookAgain reads the cluster afresh.
+func (c *campaign) lookAgain(ctx context.Context) (*look, error) {
+	inv, err := c.inventory(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l := c.look(inv, c.ledger, c.reverted)
+	c.inv, c.minor = inv, l.minor
+	return l, nil
+}
+
+// prepare opens the watches and does what comes before the first wave.
+func (c *campaign) prepare(ctx context.Context, l *look) error {
+	if c.mirror == nil {
+		if err := c.reopen(ctx); err != nil {
+			return err
+		}
+		if err := c.closeLost(); err != nil {
+			return err
+		}
+	}
+	if len(l.work) > 0 {
+		return c.suspend(ctx, l.inv)
+	}
+	return nil
+}
+
+// reopen begins all watches anew.
+func (c *campaign) reopen(ctx context.Context) error {
+	if c.mirror != nil {
+		c.mirror.close()
+		c.mirror = nil
+	}
+	controllers := false
+	for _, w := range c.inv.Workloads {
+		controllers = controllers || w.Kind == "ReplicationController"
+	}
+	m, err := openMirror(ctx, c.Kubernetes, c.minor, controllers)
+	if err != nil {
+		return err
+	}
+	c.mirror = m
+	return c.sync(ctx)
 }
 
 // end is the last word: nothing is left, or only what nobody can restart.
@@ -112,22 +199,22 @@ func (c *campaign) recordCluster(l *look) error {
 	return nil
 }
 
-// rollouts are what the look leaves to do, in order; what has begun already comes
+// works are what the look leaves to do, in order; what has begun already comes
 // first, so that no more than MaxParallel roll at once after a resume either.
-func (c *campaign) rollouts(l *look) []*rollout {
-	var begun, fresh []*rollout
-	add := func(items []Item) {
+func (c *campaign) works(l *look) []*work {
+	var begun, fresh []*work
+	add := func(items []survey.Item) {
 		for _, it := range items {
-			ro := &rollout{owner: it.Owner, pods: it.Pods}
-			c.owners[it.Owner.String()] = true
-			if c.last[it.Owner.String()].Number > 0 {
-				begun = append(begun, ro)
+			w := &work{item: it, name: it.Owner.String(), method: it.Method}
+			c.owners[w.name] = true
+			if c.last[w.name].Number > 0 || len(c.byOwner[w.name]) > 0 {
+				begun = append(begun, w)
 			} else {
-				fresh = append(fresh, ro)
+				fresh = append(fresh, w)
 			}
 		}
 	}
-	add(l.roll)
+	add(l.work)
 	add(l.hanging)
 	add(l.leaving)
 	return append(begun, fresh...)
@@ -144,7 +231,8 @@ func (c *campaign) sync(ctx context.Context) error {
 				return fatal
 			case c.Clock.Since(begin) >= c.Timeout:
 				return &state.Stop{Code: state.ExitResumable, Why: fmt.Sprintf("the watches did not show the cluster within %s; %s", c.Timeout, text),
-					Cure: "check that the API server can be reached and that you may list and watch pods, nodes and workloads;\nthen run the same command again"}
+					Cure: "check that the API server can be reached and that you may list and watch pods, nodes, workloads and PodDisruptionBudgets;\n" +
+						"then run the same command again"}
 			case text != "":
 				c.rec.Waiting(text)
 			}

@@ -143,7 +143,7 @@ func TestPartition(t *testing.T) {
 				}
 				err := b.drive(t.Context())
 				if tt.stop {
-					if stop := stopOf(t, err); !strings.Contains(stop.Why, "data/StatefulSet/db: 3 pods, partition 2 keeps ordinals below it") {
+					if stop := stopOf(t, err); !strings.Contains(stop.Why, "data/StatefulSet/db: 3 pods, partition 2 keeps ordinals below 2") {
 						t.Errorf("%+v", stop)
 					}
 				} else if err != nil {
@@ -236,12 +236,19 @@ func (b *bench) wave(t *testing.T, limit int, want map[string]bool) string {
 			return other + " rolled beside CoreDNS"
 		}
 	}
+	one := map[string]bool{}
 	for owner, stamps := range b.stamps {
-		if !want[owner] || len(stamps) != 1 || stamps[0] != b.stamps[b.order[0]][0] {
+		one[stamps[0]] = true
+		if !want[owner] || len(stamps) != 1 || len(one) != 1 {
 			return fmt.Sprintf("%s restarted with %v", owner, stamps)
 		}
 	}
-	if len(b.stamps) != len(want) {
+	for owner, pods := range b.takes {
+		if owner != "kube-system/Deployment/coredns" || !want[owner] || len(pods) != 2 {
+			return fmt.Sprintf("%s: took %v", owner, pods)
+		}
+	}
+	if len(b.stamps)+len(b.takes) != len(want) {
 		return fmt.Sprintf("restarted %v, want %v", b.order, want)
 	}
 	if obs := b.observe(); obs.Status != state.Done {

@@ -26,6 +26,8 @@ type stamped struct {
 type landed struct {
 	UID        string `json:"uid,omitempty"`
 	Generation int64  `json:"generation,omitempty"`
+	// Reverted says who took the stamp away again.
+	Reverted string `json:"reverted,omitempty"`
 }
 
 // attempt is the newest restart of one workload by this step.
@@ -38,35 +40,6 @@ type attempt struct {
 	landed
 }
 
-// attempts reads the newest attempt per owner (ns/Kind/name) and the stamp of each
-// attempt number out of the records of one step.
-func attempts(records []state.Record) (map[string]attempt, map[int]string) {
-	last := map[string]attempt{}
-	owner := map[int64]string{}
-	before := map[int64]attempt{}
-	stamps := map[int]string{}
-	for _, r := range records {
-		switch {
-		case r.Kind == state.RecordIntent && r.Change != nil:
-			var d stamped
-			if json.Unmarshal(r.Change.Detail, &d) != nil || d.Owner == "" || d.Stamp == "" {
-				continue
-			}
-			owner[r.Seq], before[r.Seq] = d.Owner, last[d.Owner]
-			last[d.Owner] = attempt{Seq: r.Seq, Number: d.Attempt, Stamp: d.Stamp, Open: true, landed: landed{UID: d.UID}}
-			if s, ok := stamps[d.Attempt]; !ok || newer(s, d.Stamp) {
-				stamps[d.Attempt] = d.Stamp
-			}
-		case r.Kind == state.RecordOutcome && owner[r.Intent] != "":
-			o := owner[r.Intent]
-			if a := last[o]; a.Seq == r.Intent {
-				last[o] = a.after(before[r.Intent], r.Result, r.Detail)
-			}
-		}
-	}
-	return last, stamps
-}
-
 // after gives the newest attempt once the outcome of a is known: a itself, or the
 // one before it where a was refused, for that changed nothing and does not count.
 func (a attempt) after(before attempt, result state.Result, detail json.RawMessage) attempt {
@@ -75,7 +48,7 @@ func (a attempt) after(before attempt, result state.Result, detail json.RawMessa
 	}
 	a.Open = false
 	var l landed
-	if json.Unmarshal(detail, &l) == nil && l.Generation > 0 {
+	if json.Unmarshal(detail, &l) == nil && (l.Generation > 0 || l.Reverted != "") {
 		a.landed = l
 	}
 	return a

@@ -76,7 +76,7 @@ func TestDecide(t *testing.T) {
 		"restarted, complete, lags":                        {with(base, mine, old), last, mine, actRestart},
 		"restarted, by hand too, rolling":                  {with(rolling, foreign, old), last, mine, actForeign},
 		"restarted, annotation taken away, rolling":        {with(rolling, before, old), last, mine, actWait},
-		"restarted, annotation taken away, complete, lags": {with(base, before, old), last, mine, actRestart},
+		"restarted, annotation taken away, complete, lags": {with(base, before, old), last, mine, actReverted},
 		"restarted three times, lags":                      {with(base, mine, old), third, mine, actExhausted},
 		"watch behind the patch":                           {with(base, before, old), stale, mine, actWait},
 		"made anew under the same name":                    {with(base, before, old), again, mine, actRestart},
@@ -161,13 +161,14 @@ func TestAttemptsFromJournal(t *testing.T) {
 	second, err := j.Intent("k8s:patch deployments", cart, stamped{Owner: cart, UID: "u", Attempt: 2, Stamp: "2026-11-30T11:00:00Z"}, nil)
 	must(err)
 	j.add(state.Record{Kind: state.RecordIntent, Change: &state.Change{Call: "eks:UpdateAddon", Detail: json.RawMessage(`{"token":"x"}`)}})
-	last, stamps := attempts(j.Records(""))
+	led := readLedger(j.Records(""), nil)
+	last, stamps := led.last, led.stamps
 	want := map[string]attempt{cart: {Seq: second, Number: 2, Stamp: "2026-11-30T11:00:00Z", Open: true, landed: landed{UID: "u"}}}
 	if diff := cmp.Diff(want, last, cmp.AllowUnexported(attempt{})); diff != "" {
 		t.Error(diff)
 	}
 	must(j.Outcome(second, state.Rejected, "no", nil))
-	last, _ = attempts(j.Records(""))
+	last = readLedger(j.Records(""), nil).last
 	want[cart] = attempt{Seq: first, Number: 1, Stamp: "2026-11-30T10:00:00Z", landed: landed{UID: "u", Generation: 4}}
 	if diff := cmp.Diff(want, last, cmp.AllowUnexported(attempt{})); diff != "" {
 		t.Error(diff)

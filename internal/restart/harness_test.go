@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
 	"github.com/eksbg/eksbg/internal/state"
@@ -37,6 +39,28 @@ type memory struct {
 	waitAt  []time.Time
 	// refuse makes Intent fail.
 	refuse error
+	// killAt is the number of the write at which the process dies, before or after the
+	// record is on the disk; writes counts, dead is true from then on.
+	killAt, writes int
+	killAfter      bool
+	dead           bool
+}
+
+var errKilled = errors.New("killed")
+
+// write gives errKilled once the process is dead; keep tells whether the record got
+// onto the disk.
+func (m *memory) write() (keep bool, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.dead {
+		return false, errKilled
+	}
+	if m.writes++; m.writes == m.killAt {
+		m.dead = true
+		return m.killAfter, errKilled
+	}
+	return true, nil
 }
 
 func (m *memory) Records(string) []state.Record {
@@ -66,12 +90,19 @@ func (m *memory) Intent(call, object string, detail, undo any) (int64, error) {
 	if m.refuse != nil {
 		return 0, m.refuse
 	}
-	return m.add(state.Record{Kind: state.RecordIntent, Change: &state.Change{Call: call, Object: object, Detail: raw(detail), Undo: raw(undo)}}), nil
+	keep, err := m.write()
+	if !keep {
+		return 0, err
+	}
+	return m.add(state.Record{Kind: state.RecordIntent, Change: &state.Change{Call: call, Object: object, Detail: raw(detail), Undo: raw(undo)}}), err
 }
 
 func (m *memory) Outcome(intent int64, result state.Result, text string, detail any) error {
-	m.add(state.Record{Kind: state.RecordOutcome, Intent: intent, Result: result, Text: text, Detail: raw(detail)})
-	return nil
+	keep, err := m.write()
+	if keep {
+		m.add(state.Record{Kind: state.RecordOutcome, Intent: intent, Result: result, Text: text, Detail: raw(detail)})
+	}
+	return err
 }
 
 func (m *memory) Record(r state.Record) error { m.add(r); return nil }
@@ -89,7 +120,9 @@ func (m *memory) intents() []stamped {
 		if r.Kind == state.RecordIntent {
 			var d stamped
 			must(json.Unmarshal(r.Change.Detail, &d))
-			out = append(out, d)
+			if d.Stamp != "" {
+				out = append(out, d)
+			}
 		}
 	}
 	return out
@@ -124,7 +157,24 @@ func newBench(t *testing.T) *bench {
 	s := newSim()
 	t.Cleanup(s.close)
 	j := &memory{now: clk.Now}
-	return &bench{T: t, sim: s, clock: clk, journal: j, deps: Deps{Kubernetes: s.client, Inventory: s.inventory("1.33"), Clock: clk, History: j,
+	s.client.PrependReactor("*", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		if j.dead {
+			return true, nil, errKilled
+		}
+		return false, nil, nil
+	})
+	d := s.argo()
+	d.PrependReactor("*", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		if j.dead {
+			return true, nil, errKilled
+		}
+		return false, nil, nil
+	})
+	return &bench{T: t, sim: s, clock: clk, journal: j, deps: Deps{Kubernetes: s.client, Dynamic: d, Inventory: s.inventory("1.33"), Clock: clk, History: j,
 		MaxParallel: 2, Timeout: time.Hour}}
 }
 

@@ -1,12 +1,15 @@
 package restart
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/eksbg/eksbg/internal/cluster"
+	"github.com/eksbg/eksbg/internal/planfile"
+	"github.com/eksbg/eksbg/internal/restart/survey"
 	"github.com/eksbg/eksbg/internal/state"
 )
 
@@ -15,93 +18,166 @@ type look struct {
 	inv   *cluster.Inventory
 	minor string
 	// items are all owners of lagging pods.
-	items []Item
-	// roll are to be restarted, leaving are waited for, stuck block, skipped do not.
-	roll, leaving, stuck, skipped []Item
+	items []survey.Item
+	// work are to be restarted, leaving are waited for, stuck block, skipped do not.
+	work, leaving, stuck, skipped []survey.Item
 	// hanging are workloads without a lagging pod that are not done all the same:
 	// restarted, by this step or since by somebody else, and not whole again yet, all
 	// of their pods on no node, or restarted with nobody knowing what came of it.
-	hanging []Item
+	hanging []survey.Item
+	// owed is how many changes for the time of the restart have to be put back.
+	owed int
 }
 
-// look sorts an inventory; last holds the newest attempt per owner, first is the stamp
-// that the hop uses for the first attempts.
-func (r *Restart) look(inv *cluster.Inventory, last map[string]attempt, first string) *look {
-	l := &look{inv: inv, minor: r.spec.To}
-	if l.minor == "" {
-		l.minor = inv.Version
-	}
-	workloads := byOwner(inv)
-	l.items = survey(inv, l.minor, r.Skips, r.Clock.Now(), r.Order)
-	busy := map[string]bool{}
+// looking is what a look is made with.
+type looking struct {
+	*look
+	ledger     *ledger
+	workloads  map[string]*cluster.Workload
+	unfinished map[string]*entry
+	busy       map[string]bool
+}
+
+// look sorts an inventory by what the journal holds; reverted are the owners whose
+// restart somebody has taken back while this process looked on.
+func (r *Restart) look(inv *cluster.Inventory, led *ledger, reverted map[string]string) *look {
+	l := &looking{look: &look{inv: inv, minor: cmp.Or(r.spec.To, inv.Version), owed: len(led.owed())}, ledger: led,
+		workloads: byOwner(inv), unfinished: led.unfinished(), busy: map[string]bool{}}
+	l.items = survey.Survey(inv, survey.Options{Minor: l.minor, Now: r.Clock.Now(), Order: r.Order, Skips: r.Skips, Allow: r.Allow, Live: r.Live})
 	for _, it := range l.items {
-		name := it.Owner.String()
-		if a := last[name]; it.Method == Rollout && !a.Open && a.Number >= maxAttempts && whole(workloads[name]) {
-			it.Method, it.Reason = None, exhausted(a, workloads[name].RestartedAt)
-		}
-		busy[name] = true
-		switch {
-		case it.Skipped:
-			l.skipped = append(l.skipped, it)
-		case it.Method == Rollout:
-			l.roll = append(l.roll, it)
-		case it.Leaving:
-			l.leaving = append(l.leaving, it)
-		default:
-			l.stuck = append(l.stuck, it)
-		}
+		r.sort(l, it, reverted)
 	}
 	if !state.StepDone(r.History.Records(r.spec.ID), r.spec.ID) {
-		l.hanging = r.hanging(l, workloads, busy, last, first)
+		r.hang(l)
 	}
-	for _, name := range slices.Sorted(maps.Keys(last)) {
-		if _, skip := skipped(r.Skips, name, r.Clock.Now()); last[name].Open && !busy[name] && !skip {
-			l.hanging = append(l.hanging, Item{Owner: ownerNamed(name, last[name].UID), Method: None})
-		}
-	}
-	return l
+	r.lost(l)
+	return l.look
 }
 
-// ownerNamed is the owner of a restart that the journal names as namespace/Kind/name.
-func ownerNamed(name, uid string) cluster.Owner {
-	ns, rest, _ := strings.Cut(name, "/")
-	kind, name, _ := strings.Cut(rest, "/")
-	return cluster.Owner{APIVersion: "apps/v1", Namespace: ns, Kind: kind, Name: name, UID: uid}
-}
-
-// hanging finds the workloads without a lagging pod that are not done. Once the step
-// was done a pod that starts, because an autoscaler asks for it, is not its business.
-func (r *Restart) hanging(l *look, workloads map[string]*cluster.Workload, busy map[string]bool, last map[string]attempt, first string) []Item {
-	place := places(l.inv, l.minor)
-	pods := map[string][]cluster.Pod{}
-	for _, p := range l.inv.Pods {
-		if !p.Finished && rollable(p.Owner) {
-			pods[p.Owner.String()] = append(pods[p.Owner.String()], p)
+// sort puts one item where it belongs. A surge or a recreation that has begun goes on,
+// whatever the survey would do about the owner as it stands now.
+func (r *Restart) sort(l *looking, it survey.Item, reverted map[string]string) {
+	name := it.Owner.String()
+	l.busy[name] = true
+	e, a := l.unfinished[name], l.ledger.last[name]
+	if e != nil && !it.Skipped {
+		it.Method = methodOf(e, it.Method)
+	}
+	if it.Method == survey.Rollout && r.allows(name, planfile.ActionEvict) && a.Reverted != "" {
+		it.Method, it.Takes, it.Extra = survey.Evict, 1, 1
+		if it.Owner.Kind == "StatefulSet" {
+			it.Method, it.Extra = survey.InOrder, 0
+		}
+		it.Reason = revertedText(a.Reverted)
+	}
+	if it.Method == survey.Rollout {
+		who := reverted[name]
+		w := l.workloads[name]
+		switch {
+		case who != "":
+			it.Method, it.Reason = survey.None, revertedText(who)
+			it.Cure = "keep the annotation out of what is applied, or have its pods evicted one by one: restart.allow {owner: " + name + ", action: evict, reason: …}"
+		case !a.Open && a.Number >= maxAttempts && whole(w):
+			it.Method, it.Reason = survey.None, exhausted(a, w.RestartedAt)
 		}
 	}
-	var out []Item
-	for name, w := range workloads {
-		if _, skip := skipped(r.Skips, name, r.Clock.Now()); skip || busy[name] || w.Replicas == 0 {
+	switch {
+	case it.Skipped:
+		l.skipped = append(l.skipped, it)
+	case it.Works():
+		l.work = append(l.work, it)
+	case it.Waits():
+		l.leaving = append(l.leaving, it)
+	default:
+		l.stuck = append(l.stuck, it)
+	}
+}
+
+// methodOf is the method that a deed under way belongs to.
+func methodOf(e *entry, otherwise survey.Method) survey.Method {
+	kind := itemNamed(e.Owner, e.UID).Owner.Kind
+	switch {
+	case e.Do == doSurge:
+		return survey.Surge
+	case kind == "Pod":
+		return survey.Recreate
+	case e.Do == doEvict && (otherwise == survey.Evict || otherwise == survey.InOrder):
+		return otherwise
+	case e.Do == doEvict && kind == "StatefulSet":
+		return survey.InOrder
+	case e.Do == doEvict && otherwise != survey.None:
+		return survey.Evict
+	}
+	return otherwise
+}
+
+// lost adds what the journal knows to be under way and the inventory does not show: a
+// restart that nobody knows the outcome of, a pod taken away that is not back yet.
+func (r *Restart) lost(l *looking) {
+	for _, name := range slices.Sorted(maps.Keys(l.ledger.last)) {
+		if l.ledger.last[name].Open && !l.busy[name] && !r.skipped(name) {
+			l.busy[name] = true
+			it := itemNamed(name, l.ledger.last[name].UID)
+			if it.Owner.Kind == "Rollout" {
+				it.Method = survey.RestartAt
+			}
+			l.hanging = append(l.hanging, it)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.unfinished)) {
+		if l.busy[name] || r.skipped(name) {
 			continue
 		}
-		placed := 0
-		for _, p := range pods[name] {
-			if place(p.Node) == current {
-				placed++
+		l.busy[name] = true
+		it := itemNamed(name, "")
+		if w := l.workloads[name]; w != nil {
+			it.Owner, it.Replicas = w.Owner, w.Replicas
+		}
+		for _, p := range l.inv.Pods {
+			if p.Owner.String() == name {
+				it.Owner = p.Owner
 			}
 		}
-		all := len(pods[name])
-		ours := last[name].Number > 0
-		foreign := !ours && rollable(w.Owner) && touched(first, w.RestartedAt) && !whole(w) &&
-			pinned(w.Owner.Kind, w.Paused, w.Strategy, 0, nil) == ""
-		if ours && (placed < all || !whole(w)) || !ours && all > 0 && placed == 0 || foreign {
-			busy[name] = true
-			out = append(out, Item{Owner: w.Owner, Method: None})
+		it.Method = methodOf(l.unfinished[name], survey.Evict)
+		l.hanging = append(l.hanging, it)
+	}
+}
+
+func (r *Restart) skipped(owner string) bool {
+	_, ok := planfile.Restart{Skip: r.Skips}.Skipped(owner, r.Clock.Now())
+	return ok
+}
+
+// hang finds the workloads without a lagging pod that are not done. Once the step
+// was done a pod that starts, because an autoscaler asks for it, is not its business.
+func (r *Restart) hang(l *looking) {
+	place := places(l.inv, l.minor)
+	pods, placed := map[string]int{}, map[string]int{}
+	for _, p := range l.inv.Pods {
+		if p.Finished || !rollable(p.Owner) {
+			continue
+		}
+		pods[p.Owner.String()]++
+		if place(p.Node) == current {
+			placed[p.Owner.String()]++
 		}
 	}
-	rank := ranks(r.Order)
-	slices.SortFunc(out, func(a, b Item) int { return compareOwners(rank, a.Owner, b.Owner) })
-	return out
+	var out []survey.Item
+	for name, w := range l.workloads {
+		if !rollable(w.Owner) || l.busy[name] || w.Replicas == 0 || l.unfinished[name] != nil || r.skipped(name) {
+			continue
+		}
+		ours := l.ledger.last[name].Number > 0
+		foreign := !ours && touched(l.ledger.stamps[1], w.RestartedAt) && !whole(w) && pinned(w.Kind, w.Paused, w.Strategy, 0, nil) == ""
+		if ours && (placed[name] < pods[name] || !whole(w)) || !ours && pods[name] > 0 && placed[name] == 0 || foreign {
+			l.busy[name] = true
+			it := idle(w.Owner)
+			it.Replicas = w.Replicas
+			out = append(out, it)
+		}
+	}
+	slices.SortFunc(out, func(a, b survey.Item) int { return cmp.Compare(a.Owner.String(), b.Owner.String()) })
+	l.hanging = append(l.hanging, out...)
 }
 
 // whole tells whether the workload's controller has seen its newest template and
@@ -115,7 +191,7 @@ func whole(w *cluster.Workload) bool {
 }
 
 // busy tells whether there is something to do or to wait for.
-func (l *look) busy() bool { return len(l.roll)+len(l.leaving)+len(l.hanging) > 0 }
+func (l *look) busy() bool { return len(l.work)+len(l.leaving)+len(l.hanging) > 0 }
 
 // behind says that a restart cannot help because the control plane is not there yet.
 func (l *look) behind() *state.Stop {
@@ -130,14 +206,17 @@ func (l *look) behind() *state.Stop {
 // todo says what is left, in one line.
 func (l *look) todo() string {
 	var parts []string
-	if n := len(l.roll); n > 0 {
-		parts = append(parts, fmt.Sprintf("%s of %s below %s", plural(podCount(l.roll), "pod"), plural(n, "owner"), l.minor))
+	if n := len(l.work); n > 0 {
+		parts = append(parts, fmt.Sprintf("%s of %s below %s", plural(podCount(l.work), "pod"), plural(n, "owner"), l.minor))
 	}
 	if n := len(l.leaving); n > 0 {
 		parts = append(parts, plural(podCount(l.leaving), "pod")+" still leaving")
 	}
 	if n := len(l.hanging); n > 0 {
 		parts = append(parts, fmt.Sprintf("%s not whole: %s", plural(n, "workload"), names(l.hanging, 3)))
+	}
+	if l.owed > 0 {
+		parts = append(parts, plural(l.owed, "change")+" to be put back")
 	}
 	return strings.Join(parts, ", ")
 }
@@ -155,12 +234,15 @@ func (l *look) done() string {
 // blocked lists every owner that nothing restarts (issue 2, item 7: the list is complete).
 func (l *look) blocked() *state.Stop {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s of %s below %s that no rollout restart moves:", plural(podCount(l.stuck), "pod"), plural(len(l.stuck), "owner"), l.minor)
+	fmt.Fprintf(&b, "%s of %s below %s that no restart moves:", plural(podCount(l.stuck), "pod"), plural(len(l.stuck), "owner"), l.minor)
 	for _, it := range l.stuck {
 		b.WriteString("\n  " + state.Clean(it.String()))
+		if it.Cure != "" {
+			b.WriteString("; " + state.Clean(it.Cure))
+		}
 	}
 	return &state.Stop{Code: state.ExitBlocked, Why: b.String(),
-		Cure: "delete or restart these by hand, or name them under restart.skip in the plan file with a reason and an end;\nthen run the same command again"}
+		Cure: "do for each what its line says, or name it under restart.skip in the plan file with a reason and an end;\nthen run the same command again"}
 }
 
 // view is the cluster as the journal records it.
@@ -171,7 +253,7 @@ func (l *look) view() state.ClusterView {
 	return v
 }
 
-func podCount(items []Item) (n int) {
+func podCount(items []survey.Item) (n int) {
 	for _, it := range items {
 		n += len(it.Pods)
 	}
@@ -179,7 +261,7 @@ func podCount(items []Item) (n int) {
 }
 
 // names lists the owners, the first few of them.
-func names(items []Item, most int) string {
+func names(items []survey.Item, most int) string {
 	var out []string
 	for _, it := range items {
 		out = append(out, it.Owner.String())

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"sync"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
@@ -23,60 +23,76 @@ import (
 	"github.com/eksbg/eksbg/internal/state"
 )
 
-// owned is the index of pods and replica sets by the UID of their controller.
-const owned = "controller"
+// The indexes of pods and replica sets.
+const (
+	// byController goes by the UID of the controller, byNode by the name of the node.
+	byController = "controller"
+	byNode       = "node"
+)
 
-// mirror keeps the pods, nodes and workloads of a cluster as one list and one watch
-// per resource show them, for as long as the step acts.
+// mirror keeps the pods, nodes, workloads and budgets of a cluster as one list and one
+// watch per resource show them, for as long as the step acts.
+//
+// The watches come back by themselves: client-go's reflector begins one anew where it
+// was (by the resourceVersion of the last event or bookmark), lists anew after a 410,
+// and asks the API server to end each after five to ten minutes. A connection that died
+// without a word is found by the HTTP/2 pings of client-go's transport within 45 s. What
+// slips through both is found when a workload does not get done in time (see stale).
 type mirror struct {
 	factory informers.SharedInformerFactory
 	stop    context.CancelFunc
+	minor   string
 	// wake gets a token when anything has changed since it was last taken.
 	wake chan struct{}
 
-	deployments, statefulSets, replicaSets, pods, nodes cache.SharedIndexInformer
+	// workloads are by kind; there is one for ReplicationControllers only where asked.
+	workloads         map[string]cache.SharedIndexInformer
+	replicaSets, pods cache.SharedIndexInformer
+	nodes, budgets    cache.SharedIndexInformer
 
 	mu sync.Mutex
 	// complaint is what the watches last failed with; fatal is set when they will not
 	// come back by themselves.
 	complaint string
 	fatal     error
+	// dirty are the keys (see touch) of what has changed since they were last taken.
+	dirty map[string]bool
+	// limits is true once a budget has changed since that was last asked.
+	limits bool
+	// counted are the unfinished pods by namespace/name, true where the node is at the
+	// wanted minor; at is how many are.
+	counted map[string]bool
+	at      int
 }
 
 // openMirror starts the watches; they show the whole cluster once all of informers
-// have synced.
-// The caller closes the mirror.
-func openMirror(ctx context.Context, client kubernetes.Interface) (*mirror, error) {
+// have synced. minor is the one that kubelets must have. The caller closes the mirror.
+func openMirror(ctx context.Context, client kubernetes.Interface, minor string, replicationControllers bool) (*mirror, error) {
 	m := &mirror{factory: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(slim)),
-		wake: make(chan struct{}, 1)}
-	m.deployments = m.factory.Apps().V1().Deployments().Informer()
-	m.statefulSets = m.factory.Apps().V1().StatefulSets().Informer()
-	m.replicaSets = m.factory.Apps().V1().ReplicaSets().Informer()
-	m.pods = m.factory.Core().V1().Pods().Informer()
-	m.nodes = m.factory.Core().V1().Nodes().Informer()
-	index := cache.Indexers{owned: func(obj any) ([]string, error) {
-		if o, ok := obj.(metav1.Object); ok {
-			if c := metav1.GetControllerOfNoCopy(o); c != nil {
-				return []string{string(c.UID)}, nil
-			}
-		}
-		return nil, nil
-	}}
-	if err := errors.Join(m.replicaSets.AddIndexers(index), m.pods.AddIndexers(index)); err != nil {
-		return nil, fmt.Errorf("index the watches: %w", err)
+		minor: minor, wake: make(chan struct{}, 1), dirty: map[string]bool{}, counted: map[string]bool{}}
+	apps, core := m.factory.Apps().V1(), m.factory.Core().V1()
+	m.replicaSets, m.pods, m.nodes = apps.ReplicaSets().Informer(), core.Pods().Informer(), core.Nodes().Informer()
+	m.budgets = m.factory.Policy().V1().PodDisruptionBudgets().Informer()
+	m.workloads = map[string]cache.SharedIndexInformer{"Deployment": apps.Deployments().Informer(),
+		"StatefulSet": apps.StatefulSets().Informer(), "ReplicaSet": m.replicaSets}
+	if replicationControllers {
+		m.workloads["ReplicationController"] = core.ReplicationControllers().Informer()
 	}
-	handler := cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { m.notify() },
-		UpdateFunc: func(any, any) { m.notify() },
-		DeleteFunc: func(any) { m.notify() },
-	}
+	err := errors.Join(m.replicaSets.AddIndexers(cache.Indexers{byController: controllerOf}),
+		m.pods.AddIndexers(cache.Indexers{byController: controllerOf, byNode: nodeOf}))
 	for _, i := range m.informers() {
-		if err := i.SetWatchErrorHandlerWithContext(m.failed); err != nil {
-			return nil, fmt.Errorf("prepare the watches: %w", err)
+		err = errors.Join(err, i.SetWatchErrorHandlerWithContext(m.failed))
+		changed := m.changed
+		if i == m.budgets {
+			changed = m.budgetChanged
 		}
-		if _, err := i.AddEventHandler(handler); err != nil {
-			return nil, fmt.Errorf("prepare the watches: %w", err)
-		}
+		_, handlerErr := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc: changed, UpdateFunc: func(_, obj any) { changed(obj) }, DeleteFunc: changed,
+		})
+		err = errors.Join(err, handlerErr)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("prepare the watches: %w", err)
 	}
 	// The reflectors log what they are given to log; what matters of it reaches failed.
 	ctx, m.stop = context.WithCancel(klog.NewContext(ctx, klog.Logger{}))
@@ -84,8 +100,30 @@ func openMirror(ctx context.Context, client kubernetes.Interface) (*mirror, erro
 	return m, nil
 }
 
+func controllerOf(obj any) ([]string, error) {
+	if o, ok := obj.(metav1.Object); ok {
+		if c := metav1.GetControllerOfNoCopy(o); c != nil {
+			return []string{string(c.UID)}, nil
+		}
+	}
+	return nil, nil
+}
+
+func nodeOf(obj any) ([]string, error) {
+	if p, ok := obj.(*corev1.Pod); ok && p.Spec.NodeName != "" {
+		return []string{p.Spec.NodeName}, nil
+	}
+	return nil, nil
+}
+
 func (m *mirror) informers() []cache.SharedIndexInformer {
-	return []cache.SharedIndexInformer{m.deployments, m.statefulSets, m.replicaSets, m.pods, m.nodes}
+	out := []cache.SharedIndexInformer{m.pods, m.nodes, m.budgets}
+	for _, kind := range []string{"Deployment", "StatefulSet", "ReplicaSet", "ReplicationController"} {
+		if i := m.workloads[kind]; i != nil {
+			out = append(out, i)
+		}
+	}
+	return out
 }
 
 // close stops the watches and waits until they have ended.
@@ -126,85 +164,33 @@ func (m *mirror) trouble() (string, error) {
 
 // view gives one workload with its pods, and those of the given pods that are still
 // there though their owner no longer leads to them.
-func (m *mirror) view(owner cluster.Owner, pods []cluster.Pod, minor string) view {
+func (m *mirror) view(owner cluster.Owner, pods []cluster.Pod) view {
 	v := view{Kind: owner.Kind, UID: owner.UID}
-	var mine []*corev1.Pod
-	if rollable(owner) {
-		m.fill(&v, owner)
-		mine = m.podsOf(v.UID)
-	}
+	m.fill(&v, owner)
 	seen := map[string]bool{}
-	for _, p := range mine {
+	for _, p := range m.podsOf(v.UID) {
 		seen[string(p.UID)] = true
 		if !finished(p) {
-			v.Pods = append(v.Pods, m.podView(p, minor))
+			v.Pods = append(v.Pods, m.podView(p))
 		}
 	}
 	for _, known := range pods {
-		obj, ok, err := m.pods.GetStore().GetByKey(known.Namespace + "/" + known.Name)
-		if p, isPod := obj.(*corev1.Pod); err == nil && ok && isPod && string(p.UID) == known.UID && !seen[known.UID] && !finished(p) {
-			v.Pods = append(v.Pods, m.podView(p, minor))
+		p := m.pod(known.Namespace, known.Name)
+		if p != nil && string(p.UID) == known.UID && !seen[known.UID] && !finished(p) {
+			v.Pods = append(v.Pods, m.podView(p))
 		}
 	}
 	slices.SortFunc(v.Pods, func(a, b podView) int { return cmp.Compare(a.Name, b.Name) })
 	return v
 }
 
-// fill reads the workload itself; one that was made again under the same name is
-// taken as it is now.
-func (m *mirror) fill(v *view, owner cluster.Owner) {
-	store := m.deployments.GetStore()
-	if owner.Kind == "StatefulSet" {
-		store = m.statefulSets.GetStore()
+// pod gives a pod by its name; nil where there is none.
+func (m *mirror) pod(namespace, name string) *corev1.Pod {
+	obj, ok, err := m.pods.GetStore().GetByKey(namespace + "/" + name)
+	if p, isPod := obj.(*corev1.Pod); err == nil && ok && isPod {
+		return p
 	}
-	obj, ok, err := store.GetByKey(owner.Namespace + "/" + owner.Name)
-	if err != nil || !ok {
-		return
-	}
-	switch o := obj.(type) {
-	case *appsv1.Deployment:
-		fillDeployment(v, o)
-	case *appsv1.StatefulSet:
-		fillStatefulSet(v, o)
-	}
-}
-
-func fillDeployment(v *view, d *appsv1.Deployment) {
-	v.Found, v.UID, v.Generation, v.Observed = true, string(d.UID), d.Generation, d.Status.ObservedGeneration
-	v.Desired = replicas(d.Spec.Replicas)
-	v.Replicas, v.Updated, v.Ready = d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.ReadyReplicas
-	v.Paused, v.Strategy = d.Spec.Paused, string(d.Spec.Strategy.Type)
-	v.Stamp = d.Spec.Template.Annotations[restartedAt]
-	for _, c := range d.Status.Conditions {
-		switch {
-		case c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse && c.Reason == "ProgressDeadlineExceeded":
-			v.Deadline = tidy(c.Reason + ": " + c.Message)
-		case c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue:
-			v.Note = tidy(c.Reason + ": " + c.Message)
-		}
-	}
-}
-
-func fillStatefulSet(v *view, s *appsv1.StatefulSet) {
-	v.Found, v.UID, v.Generation, v.Observed = true, string(s.UID), s.Generation, s.Status.ObservedGeneration
-	v.Desired = replicas(s.Spec.Replicas)
-	v.Replicas, v.Updated, v.Ready = s.Status.Replicas, s.Status.UpdatedReplicas, s.Status.ReadyReplicas
-	v.Strategy = string(s.Spec.UpdateStrategy.Type)
-	v.Stamp = s.Spec.Template.Annotations[restartedAt]
-	if r := s.Spec.UpdateStrategy.RollingUpdate; r != nil && r.Partition != nil {
-		v.Partition = *r.Partition
-	}
-	if s.Spec.Ordinals != nil {
-		v.Start = s.Spec.Ordinals.Start
-	}
-}
-
-// replicas reads spec.replicas; the API defaults it to 1.
-func replicas(n *int32) int32 {
-	if n == nil {
-		return 1
-	}
-	return *n
+	return nil
 }
 
 // podsOf gives the pods whose controller is the object with the UID, or one of its
@@ -214,18 +200,18 @@ func (m *mirror) podsOf(uid string) []*corev1.Pod {
 		return nil
 	}
 	owners := []string{uid}
-	sets, err := m.replicaSets.GetIndexer().ByIndex(owned, uid)
+	sets, err := m.replicaSets.GetIndexer().ByIndex(byController, uid)
 	if err != nil {
 		return nil
 	}
 	for _, obj := range sets {
-		if rs, ok := obj.(*appsv1.ReplicaSet); ok {
-			owners = append(owners, string(rs.UID))
+		if o, ok := obj.(metav1.Object); ok {
+			owners = append(owners, string(o.GetUID()))
 		}
 	}
 	var out []*corev1.Pod
 	for _, o := range owners {
-		objs, err := m.pods.GetIndexer().ByIndex(owned, o)
+		objs, err := m.pods.GetIndexer().ByIndex(byController, o)
 		if err != nil {
 			return nil
 		}
@@ -238,16 +224,8 @@ func (m *mirror) podsOf(uid string) []*corev1.Pod {
 	return out
 }
 
-func (m *mirror) podView(p *corev1.Pod, minor string) podView {
-	v := podView{Name: p.Name, Place: m.place(p.Spec.NodeName, minor), Terminating: p.DeletionTimestamp != nil, Note: podNote(p)}
-	v.Trouble, v.Fatal = podTrouble(p)
-	if c := podCondition(p, corev1.PodReady); c != nil {
-		v.Ready = c.Status == corev1.ConditionTrue
-	}
-	return v
-}
-
-func (m *mirror) place(node, minor string) place {
+// place is where a pod stands by the name of its node.
+func (m *mirror) place(node string) place {
 	if node == "" {
 		return nowhere
 	}
@@ -260,21 +238,32 @@ func (m *mirror) place(node, minor string) place {
 	if err != nil {
 		return nowhere
 	}
-	return placeOf(kubelet, minor)
+	return placeOf(kubelet, m.minor)
 }
 
-// count gives the unfinished pods of the cluster and how many of them are on nodes
-// at the wanted minor.
-func (m *mirror) count(minor string) (all, at int) {
-	for _, obj := range m.pods.GetStore().List() {
-		if p, ok := obj.(*corev1.Pod); ok && !finished(p) {
-			all++
-			if m.place(p.Spec.NodeName, minor) == current {
-				at++
-			}
+// budget gives a PodDisruptionBudget by namespace/name.
+func (m *mirror) budget(name string) (*policyv1.PodDisruptionBudget, bool) {
+	obj, ok, err := m.budgets.GetStore().GetByKey(name)
+	b, isBudget := obj.(*policyv1.PodDisruptionBudget)
+	return b, err == nil && ok && isBudget
+}
+
+// allowances are how many disruptions each budget allows now; none while its
+// controller has not seen the newest spec.
+func (m *mirror) allowances() map[string]int {
+	out := map[string]int{}
+	for _, obj := range m.budgets.GetStore().List() {
+		b, ok := obj.(*policyv1.PodDisruptionBudget)
+		if !ok {
+			continue
 		}
+		n := int(b.Status.DisruptionsAllowed)
+		if b.Status.ObservedGeneration < b.Generation {
+			n = 0
+		}
+		out[b.Namespace+"/"+b.Name] = n
 	}
-	return all, at
+	return out
 }
 
 func finished(p *corev1.Pod) bool {

@@ -2,83 +2,157 @@ package restart
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 
-	"github.com/eksbg/eksbg/internal/cluster"
 	"github.com/eksbg/eksbg/internal/state"
 )
 
 // fieldManager is the name under which the API server keeps what eksbg has set.
 const fieldManager = "eksbg"
 
-// send patches the workload with the stamp of the attempt and records what came of
-// it. Sent again with the same value, it changes nothing where it has landed before.
-// An error that leaves open whether the patch landed leaves the intent open too.
-func (c *campaign) send(ctx context.Context, ro *rollout, a attempt) error {
-	name := ro.owner.String()
+// The annotations that mark what eksbg has changed for the time of a restart only, so
+// that it knows its own change from somebody else's.
+const (
+	// surgeAnnotation is on a ReplicaSet or ReplicationController with a replica more.
+	surgeAnnotation = "eksbg.dev/surge"
+	// suspendAnnotation is on a CronJob that is suspended for the restart.
+	suspendAnnotation = "eksbg.dev/suspended"
+	// recreateAnnotation is on a PodTemplate that keeps a bare pod's manifest: its UID.
+	recreateAnnotation = "eksbg.dev/recreates"
+)
+
+// The pauses between two tries of what the API server refuses for now.
+const (
+	firstPause   = 2 * time.Second
+	longestPause = 30 * time.Second
+)
+
+// answer is what came back from a change.
+type answer struct {
+	err error
+	// did says what is done when there is no error; what and verb are for errors: "restart",
+	// "patch deployments".
+	did, what, verb string
+	at              landed
+	// gone is the result when the object is not there any more; Rejected where empty.
+	gone state.Result
+}
+
+// sent records what came of a change. An error that leaves open whether the change
+// landed leaves its intent open too.
+func (c *campaign) sent(w *work, seq int64, a answer) error {
 	c.moved = true
-	ro.since = c.Clock.Now()
-	l, err := c.patch(ctx, ro.owner, a.Stamp)
-	switch {
+	switch err := a.err; {
 	case err == nil:
-		return c.outcome(name, state.Accepted, "restarted at "+a.Stamp, l)
+		w.since, w.refusals, w.refused = c.Clock.Now(), 0, ""
+		w.generation = max(w.generation, a.at.Generation)
+		return c.settle(seq, state.Accepted, w.name+": "+a.did, a.at)
 	case apierrors.IsNotFound(err):
-		ro.active, ro.done = false, true
-		return c.outcome(name, state.Rejected, "it is gone", landed{})
+		if a.gone != "" {
+			w.since = c.Clock.Now()
+			return c.settle(seq, a.gone, w.name+": it is gone", landed{})
+		}
+		w.active, w.done = false, true
+		return c.settle(seq, state.Rejected, w.name+": it is gone", landed{})
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		said := state.Clean(err.Error())
-		if err := c.outcome(name, state.Rejected, said, landed{}); err != nil {
+		if err := c.settle(seq, state.Rejected, w.name+": "+said, landed{}); err != nil {
 			return err
 		}
-		return &state.Stop{Code: state.ExitBlocked, Why: fmt.Sprintf("the API server refuses to restart %s: %s", state.Clean(name), said),
-			Cure: fmt.Sprintf("allow eksbg to patch %s in namespace %s (RBAC, admission webhooks), or name it under restart.skip in the plan file;\n"+
-				"then run the same command again", resource(ro.owner), state.Clean(ro.owner.Namespace))}
+		return &state.Stop{Code: state.ExitBlocked, Why: fmt.Sprintf("the API server refuses to %s %s: %s", a.what, state.Clean(w.name), said),
+			Cure: fmt.Sprintf("allow eksbg to %s in namespace %s (RBAC, admission webhooks), or name it under restart.skip in the plan file;\n"+
+				"then run the same command again", a.verb, state.Clean(w.item.Owner.Namespace))}
 	}
-	return fmt.Errorf("restart %s: %w", state.Clean(name), err)
+	if later, err := c.later(w, a.err); later {
+		return err
+	}
+	return fmt.Errorf("%s %s: %w", a.what, state.Clean(w.name), a.err)
 }
 
-// outcome records what came of the newest attempt of an owner, and takes it in.
-func (c *campaign) outcome(owner string, result state.Result, text string, l landed) error {
-	a := c.last[owner]
-	if err := c.rec.Outcome(a.Seq, result, state.Clean(owner+": "+text), l); err != nil {
-		return fmt.Errorf("record the restart of %s: %w", state.Clean(owner), err)
+// later tells whether an error of the API server is one that time cures (it restarts,
+// is overloaded, an etcd leader is elected); the work is then looked at again after a
+// growing pause. NotFound is neither: nil and false. Other errors are given back.
+func (c *campaign) later(w *work, err error) (bool, error) {
+	var status apierrors.APIStatus
+	switch {
+	case err == nil || apierrors.IsNotFound(err):
+		return false, nil
+	case !errors.As(err, &status):
+		return false, err
+	case apierrors.IsInternalError(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err), apierrors.IsTooManyRequests(err),
+		apierrors.IsServiceUnavailable(err), apierrors.IsUnexpectedServerError(err), apierrors.IsConflict(err), utilnet.IsConnectionRefused(err):
+		c.refuse(w, state.Clean(err.Error()), err)
+		if c.Clock.Since(w.since) >= c.Timeout {
+			return true, c.stop(w, state.ExitResumable, fmt.Sprintf("the API server has not taken it for %s: %s", c.Timeout, w.refused),
+				"see why it answers so (an admission webhook that fails, an overload); then run the same command again")
+		}
+		return true, nil
 	}
-	if result == state.Rejected {
-		// Refused, it changed nothing: what counts is the attempt before it.
-		c.last, _ = attempts(c.History.Records(c.spec.ID))
+	return false, err
+}
+
+// refuse remembers why something is not done yet, and when to try it again.
+func (c *campaign) refuse(w *work, why string, err error) {
+	pause := min(firstPause<<min(w.refusals, 8), longestPause)
+	if s, ok := apierrors.SuggestsClientDelay(err); ok && s > 0 {
+		pause = max(pause, min(time.Duration(s)*time.Second, longestPause))
+	}
+	w.refusals++
+	w.refused, w.retry = why, c.Clock.Now().Add(pause)
+}
+
+// patience is how long a work may take.
+func (c *campaign) patience(w *work) time.Duration {
+	if w.waitsForJobs() {
+		return c.JobTimeout
+	}
+	return c.Timeout
+}
+
+// watchOver looks whether a work under way has failed or takes too long.
+func (c *campaign) watchOver(ctx context.Context, w *work) error {
+	now := c.Clock.Now()
+	if err := c.wakeScheduler(ctx, w); err != nil {
+		return err
+	}
+	text, fatal := w.view.trouble()
+	if text == "" {
+		w.troubled = time.Time{}
+	} else if w.troubled.IsZero() {
+		w.troubled = now
+	}
+	if text != "" && (fatal || now.Sub(w.troubled) >= c.Grace) {
+		if err := c.failed(w, text); err != nil {
+			return err
+		}
+		return c.stop(w, state.ExitBlocked, "its new pods do not come up: "+text,
+			"mend it (kubectl describe pod, kubectl logs), or name it under restart.skip in the plan file;\nthen run the same command again")
+	}
+	if now.Sub(w.since) < c.patience(w) {
 		return nil
 	}
-	a.Open = false
-	if l.Generation > 0 {
-		a.landed = l
+	if err := c.stale(ctx, w); err != nil {
+		return err
 	}
-	c.last[owner] = a
-	return nil
+	return c.timedOut(w)
 }
 
-// patch sets the restartedAt annotation of the pod template as kubectl does.
-func (c *campaign) patch(ctx context.Context, o cluster.Owner, stamp string) (landed, error) {
-	body, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{
-		"metadata": map[string]any{"annotations": map[string]string{restartedAt: stamp}}}}})
-	if err != nil {
-		return landed{}, fmt.Errorf("write the patch: %w", err)
+// failed records that what was begun last for a work does not come up.
+func (c *campaign) failed(w *work, text string) error {
+	if a := c.last[w.name]; a.Seq > 0 && !a.Open {
+		return c.settle(a.Seq, state.Failed, w.name+": "+text, a.landed)
 	}
-	opts := metav1.PatchOptions{FieldManager: fieldManager}
-	if o.Kind == "StatefulSet" {
-		s, err := c.Kubernetes.AppsV1().StatefulSets(o.Namespace).Patch(ctx, o.Name, types.StrategicMergePatchType, body, opts)
-		if err != nil {
-			return landed{}, err
+	for _, e := range c.byOwner[w.name] {
+		if (e.Do == doEvict || e.Do == doCreate) && e.standing() {
+			if err := c.settle(e.Seq, state.Failed, w.name+": "+text, landed{}); err != nil {
+				return err
+			}
 		}
-		return landed{UID: string(s.UID), Generation: s.Generation}, nil
 	}
-	d, err := c.Kubernetes.AppsV1().Deployments(o.Namespace).Patch(ctx, o.Name, types.StrategicMergePatchType, body, opts)
-	if err != nil {
-		return landed{}, err
-	}
-	return landed{UID: string(d.UID), Generation: d.Generation}, nil
+	return nil
 }

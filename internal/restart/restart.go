@@ -116,13 +116,12 @@ func (r *Restart) Observe(ctx context.Context) (state.Observation, error) {
 	if err != nil {
 		return state.Observation{}, err
 	}
-	last, stamps := attempts(r.History.Records(r.spec.ID))
-	l := r.look(inv, last, stamps[1])
+	l := r.look(inv, readLedger(r.History.Records(r.spec.ID), nil), nil)
 	if stop := l.behind(); stop != nil {
 		return state.Observation{Status: state.Blocked, Reason: stop.Why, Cure: stop.Cure}, nil
 	}
 	switch {
-	case l.busy():
+	case l.busy(), l.owed > 0:
 		return state.Observation{Status: state.Ready, Reason: l.todo()}, nil
 	case len(l.stuck) > 0:
 		stop := l.blocked()

@@ -34,7 +34,8 @@ func (s *sim) inventory(minor string) func(context.Context) (*cluster.Inventory,
 		for i := range pods.Items {
 			inv.Pods = append(inv.Pods, seen(&pods.Items[i], above))
 		}
-		inv.Workloads = s.workloads(ctx)
+		s.others(ctx, inv)
+		inv.Workloads = append(s.workloads(ctx), s.bare(ctx)...)
 		return inv, ctx.Err()
 	}
 }
@@ -75,6 +76,47 @@ func (s *sim) workloads(ctx context.Context) []cluster.Workload {
 			w.Partition = *r.Partition
 		}
 		out = append(out, w)
+	}
+	return out
+}
+
+// others adds CronJobs, budgets (each over the whole of its namespace) and the sets
+// that nobody controls.
+func (s *sim) others(ctx context.Context, inv *cluster.Inventory) {
+	crons, err := s.client.BatchV1().CronJobs("").List(ctx, metav1.ListOptions{})
+	must(err)
+	for i := range crons.Items {
+		cj := &crons.Items[i]
+		inv.CronJobs = append(inv.CronJobs, cluster.CronJob{Suspended: suspended(cj),
+			Owner: cluster.Owner{APIVersion: "batch/v1", Namespace: cj.Namespace, Kind: "CronJob", Name: cj.Name, UID: string(cj.UID)}})
+	}
+	budgets, err := s.client.PolicyV1().PodDisruptionBudgets("").List(ctx, metav1.ListOptions{})
+	must(err)
+	for i, b := range budgets.Items {
+		inv.Budgets = append(inv.Budgets, cluster.Budget{Namespace: b.Namespace, Name: b.Name, Allowed: b.Status.DisruptionsAllowed,
+			Healthy: b.Status.CurrentHealthy, Desired: b.Status.DesiredHealthy, Expected: b.Status.ExpectedPods, Current: true})
+		for j := range inv.Pods {
+			if inv.Pods[j].Namespace == b.Namespace {
+				inv.Pods[j].Budgets = append(inv.Pods[j].Budgets, i)
+			}
+		}
+	}
+}
+
+func (s *sim) bare(ctx context.Context) (out []cluster.Workload) {
+	sets, err := s.client.AppsV1().ReplicaSets("").List(ctx, metav1.ListOptions{})
+	must(err)
+	for _, rs := range sets.Items {
+		if metav1.GetControllerOf(&rs) == nil {
+			out = append(out, cluster.Workload{Owner: cluster.Owner{APIVersion: "apps/v1", Namespace: rs.Namespace, Kind: "ReplicaSet", Name: rs.Name, UID: string(rs.UID)},
+				Replicas: replicas(rs.Spec.Replicas), Ready: rs.Status.ReadyReplicas, Current: rs.Status.Replicas, Generation: rs.Generation, Observed: rs.Status.ObservedGeneration})
+		}
+	}
+	rcs, err := s.client.CoreV1().ReplicationControllers("").List(ctx, metav1.ListOptions{})
+	must(err)
+	for _, rc := range rcs.Items {
+		out = append(out, cluster.Workload{Owner: cluster.Owner{APIVersion: "v1", Namespace: rc.Namespace, Kind: "ReplicationController", Name: rc.Name, UID: string(rc.UID)},
+			Replicas: replicas(rc.Spec.Replicas), Ready: rc.Status.ReadyReplicas, Current: rc.Status.Replicas, Generation: rc.Generation, Observed: rc.Status.ObservedGeneration})
 	}
 	return out
 }

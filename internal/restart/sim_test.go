@@ -17,13 +17,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/watch"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/eksbg/eksbg/internal/restart/survey"
 )
 
 var (
 	podsGVR        = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	nodesGVR       = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+	controllersGVR = schema.GroupVersionResource{Version: "v1", Resource: "replicationcontrollers"}
+	cronJobsGVR    = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "cronjobs"}
+	budgetsGVR     = schema.GroupVersionResource{Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"}
 	replicaSetsGVR = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
 	appsGVR        = map[string]schema.GroupVersionResource{
 		"Deployment":  {Group: "apps", Version: "v1", Resource: "deployments"},
@@ -39,10 +45,14 @@ const (
 // sim is a cluster on Fargate around the fake clientset: a patched template is
 // rolled out pod by pod, one node a pod, as the controllers of Kubernetes do it.
 type sim struct {
-	client *fake.Clientset
-	ctx    context.Context
-	stop   context.CancelFunc
-	wg     sync.WaitGroup
+	client  *fake.Clientset
+	dynamic *dynamicfake.FakeDynamicClient
+	ctx     context.Context
+	stop    context.CancelFunc
+	wg      sync.WaitGroup
+
+	// writing is held from reading an object to writing it back.
+	writing sync.Mutex
 
 	mu     sync.Mutex
 	cond   *sync.Cond
@@ -67,14 +77,31 @@ type sim struct {
 	gate map[string]chan struct{}
 	// before and after run around a patch; an error of theirs is the client's answer.
 	before, after func(owner, stamp string) error
+	// calls are all requests but watches, "patch deployments".
+	calls []string
+	// takes are the pods that were evicted or deleted, in order, by owner; refuse answers
+	// an eviction of a pod with an error.
+	takes  map[string][]string
+	refuse func(owner, pod string) error
+	// evicted runs after an eviction, with its error as the client's answer.
+	evicted func(owner, pod string) error
 }
 
 func newSim() *sim {
 	s := &sim{client: fake.NewSimpleClientset(), stamps: map[string][]string{}, rolling: map[string]bool{}, kubelet: map[string][]string{},
-		pod: map[string]func(*corev1.Pod) bool{}, linger: map[string]bool{}, gate: map[string]chan struct{}{}}
+		pod: map[string]func(*corev1.Pod) bool{}, linger: map[string]bool{}, gate: map[string]chan struct{}{},
+		takes: map[string][]string{}}
 	s.cond = sync.NewCond(&s.mu)
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.client.PrependReactor("patch", "*", s.patched)
+	s.client.PrependReactor("create", "pods", s.createdPod)
+	s.client.PrependReactor("delete", "pods", s.deletedPod)
+	s.client.PrependReactor("*", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		s.mu.Lock()
+		s.calls = append(s.calls, a.GetVerb()+" "+a.GetResource().Resource)
+		s.mu.Unlock()
+		return false, nil, nil
+	})
 	s.client.PrependWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
 		w, err := s.client.Tracker().Watch(a.GetResource(), a.GetNamespace(), a.(clienttesting.WatchActionImpl).ListOptions)
 		s.mu.Lock()
@@ -117,7 +144,8 @@ func (s *sim) put(gvr schema.GroupVersionResource, obj runtime.Object) {
 
 // meta makes the metadata of an object with a UID of its own.
 func (s *sim) meta(ns, name string, owner *metav1.OwnerReference) metav1.ObjectMeta {
-	m := metav1.ObjectMeta{Namespace: ns, Name: name, UID: types.UID(fmt.Sprintf("uid-%d", s.next())), Generation: 1}
+	m := metav1.ObjectMeta{Namespace: ns, Name: name, UID: types.UID(fmt.Sprintf("uid-%d", s.next())), Generation: 1,
+		CreationTimestamp: metav1.Now().Rfc3339Copy(), ResourceVersion: fmt.Sprint(s.next())}
 	if owner != nil {
 		m.OwnerReferences = []metav1.OwnerReference{*owner}
 	}
@@ -163,9 +191,26 @@ func (s *sim) deployment(ns, name string, n int, kubelet string) *appsv1.Deploym
 }
 
 func (s *sim) replicaSet(d *appsv1.Deployment) *appsv1.ReplicaSet {
-	rs := &appsv1.ReplicaSet{ObjectMeta: s.meta(d.Namespace, fmt.Sprintf("%s-%d", d.Name, s.next()), ref("apps/v1", "Deployment", d.Name, d.UID))}
+	return s.setOf(d.Namespace, d.Name, ref("apps/v1", "Deployment", d.Name, d.UID))
+}
+
+func (s *sim) setOf(ns, name string, owner *metav1.OwnerReference) *appsv1.ReplicaSet {
+	rs := &appsv1.ReplicaSet{ObjectMeta: s.meta(ns, fmt.Sprintf("%s-%d", name, s.next()), owner)}
 	s.put(replicaSetsGVR, rs)
 	return rs
+}
+
+// above is the UID of the controller of a ReplicaSet.
+func (s *sim) above(ns string, set types.UID) types.UID {
+	l, err := s.client.Tracker().List(replicaSetsGVR, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}, ns)
+	must(err)
+	for i := range l.(*appsv1.ReplicaSetList).Items {
+		rs := &l.(*appsv1.ReplicaSetList).Items[i]
+		if c := metav1.GetControllerOf(rs); c != nil && rs.UID == set {
+			return c.UID
+		}
+	}
+	return ""
 }
 
 func (s *sim) statefulSet(ns, name string, n int, kubelet string) *appsv1.StatefulSet {
@@ -181,6 +226,9 @@ func (s *sim) statefulSet(ns, name string, n int, kubelet string) *appsv1.Statef
 // patched applies a patch as the API server does and sets the rollout going.
 func (s *sim) patched(action clienttesting.Action) (bool, runtime.Object, error) {
 	a := action.(clienttesting.PatchAction)
+	if r := a.GetResource().Resource; r != "deployments" && r != "statefulsets" {
+		return s.merged(a)
+	}
 	kind := map[string]string{"deployments": "Deployment", "statefulsets": "StatefulSet"}[a.GetResource().Resource]
 	owner := a.GetNamespace() + "/" + kind + "/" + a.GetName()
 	obj, err := s.client.Tracker().Get(a.GetResource(), a.GetNamespace(), a.GetName())
@@ -251,7 +299,12 @@ func (s *sim) restart(owner string, obj runtime.Object, stamp string) {
 func (s *sim) expectWatches() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.wanted = s.watches + 5
+	s.wanted = s.watches + 6
+	if l, err := s.client.Tracker().List(controllersGVR, corev1.SchemeGroupVersion.WithKind("ReplicationController"), ""); err == nil {
+		if len(l.(*corev1.ReplicationControllerList).Items) > 0 {
+			s.wanted++
+		}
+	}
 }
 
 // roll runs one rollout once all watches stand, for the fake clientset forgets
@@ -364,8 +417,8 @@ func (s *sim) rollStatefulSet(owner string, st *appsv1.StatefulSet, number int) 
 	s.put(appsGVR["StatefulSet"], st.DeepCopy())
 	old := s.podsOf(st.Namespace, func(u types.UID) bool { return u == st.UID })
 	slices.SortFunc(old, func(a, b *corev1.Pod) int {
-		na, _ := ordinal(a.Name)
-		nb, _ := ordinal(b.Name)
+		na, _ := survey.Ordinal(a.Name)
+		nb, _ := survey.Ordinal(b.Name)
 		return nb - na
 	})
 	low := 0
@@ -373,7 +426,7 @@ func (s *sim) rollStatefulSet(owner string, st *appsv1.StatefulSet, number int) 
 		low = int(*r.Partition)
 	}
 	for _, p := range old {
-		if n, _ := ordinal(p.Name); n < low {
+		if n, _ := survey.Ordinal(p.Name); n < low {
 			break
 		}
 		st.Status.ReadyReplicas--

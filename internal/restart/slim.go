@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/eksbg/eksbg/internal/state"
@@ -23,16 +24,26 @@ func slim(obj any) (any, error) {
 		n.Status.NodeInfo.KubeletVersion = o.Status.NodeInfo.KubeletVersion
 		return n, nil
 	case *appsv1.ReplicaSet:
-		return &appsv1.ReplicaSet{ObjectMeta: slimMeta(o.ObjectMeta)}, nil
+		rs := &appsv1.ReplicaSet{ObjectMeta: slimMeta(o.ObjectMeta), Status: o.Status}
+		rs.Spec.Replicas, rs.Annotations = o.Spec.Replicas, slimAnnotations(o.Annotations, surgeAnnotation)
+		return rs, nil
+	case *corev1.ReplicationController:
+		rc := &corev1.ReplicationController{ObjectMeta: slimMeta(o.ObjectMeta), Status: o.Status}
+		rc.Spec.Replicas, rc.Annotations = o.Spec.Replicas, slimAnnotations(o.Annotations, surgeAnnotation)
+		return rc, nil
+	case *policyv1.PodDisruptionBudget:
+		b := &policyv1.PodDisruptionBudget{ObjectMeta: slimMeta(o.ObjectMeta), Status: o.Status}
+		b.Status.DisruptedPods, b.Status.Conditions = nil, nil
+		return b, nil
 	case *appsv1.Deployment:
 		d := &appsv1.Deployment{ObjectMeta: slimMeta(o.ObjectMeta), Status: o.Status}
 		d.Spec.Replicas, d.Spec.Paused, d.Spec.Strategy.Type = o.Spec.Replicas, o.Spec.Paused, o.Spec.Strategy.Type
-		d.Spec.Template.Annotations = slimAnnotations(o.Spec.Template.Annotations)
+		d.Spec.Template.Annotations = slimAnnotations(o.Spec.Template.Annotations, restartedAt)
 		return d, nil
 	case *appsv1.StatefulSet:
 		s := &appsv1.StatefulSet{ObjectMeta: slimMeta(o.ObjectMeta), Status: o.Status}
 		s.Spec.Replicas, s.Spec.UpdateStrategy, s.Spec.Ordinals = o.Spec.Replicas, o.Spec.UpdateStrategy, o.Spec.Ordinals
-		s.Spec.Template.Annotations = slimAnnotations(o.Spec.Template.Annotations)
+		s.Spec.Template.Annotations = slimAnnotations(o.Spec.Template.Annotations, restartedAt)
 		return s, nil
 	}
 	return obj, nil
@@ -52,16 +63,17 @@ func slimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	return out
 }
 
-func slimAnnotations(all map[string]string) map[string]string {
-	if v, ok := all[restartedAt]; ok {
-		return map[string]string{restartedAt: v}
+func slimAnnotations(all map[string]string, key string) map[string]string {
+	if v, ok := all[key]; ok {
+		return map[string]string{key: v}
 	}
 	return nil
 }
 
 func slimPod(o *corev1.Pod) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: slimMeta(o.ObjectMeta)}
-	p.Spec.NodeName = o.Spec.NodeName
+	p.CreationTimestamp, p.Annotations = o.CreationTimestamp, slimAnnotations(o.Annotations, corev1.PodDeletionCost)
+	p.Spec.NodeName, p.Spec.SchedulerName = o.Spec.NodeName, o.Spec.SchedulerName
 	p.Status.Phase, p.Status.Conditions = o.Status.Phase, o.Status.Conditions
 	p.Status.InitContainerStatuses = slimStatuses(o.Status.InitContainerStatuses)
 	p.Status.ContainerStatuses = slimStatuses(o.Status.ContainerStatuses)

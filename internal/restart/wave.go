@@ -6,267 +6,187 @@ import (
 	"strings"
 	"time"
 
-	"github.com/eksbg/eksbg/internal/cluster"
+	"github.com/eksbg/eksbg/internal/restart/survey"
 	"github.com/eksbg/eksbg/internal/state"
 )
 
 // tick is the shortest time between two lines of progress, confirmEvery that between
-// two looks at the whole cluster for the sake of one workload.
+// two questions to the API server for the sake of one workload.
 const (
 	tick         = time.Second
 	confirmEvery = 3 * time.Second
 )
 
-// wave works on the rollouts until all of them are done, MaxParallel at a time and
-// CoreDNS alone first. Everything happens in this goroutine, woken by the watches.
-func (c *campaign) wave(ctx context.Context, todo []*rollout) error {
-	c.moved = false
-	for {
-		left, err := c.pass(ctx, todo)
-		if err != nil || left == 0 {
+// wave works on everything in todo until all of it is done. Everything happens in this
+// goroutine, woken by the watches; it looks at what has changed and at what is due.
+func (c *campaign) wave(ctx context.Context, todo []*work) error {
+	c.moved, c.waits, c.starved = false, nil, time.Time{}
+	c.begin(todo)
+	for again := true; ; {
+		if _, fatal := c.mirror.trouble(); fatal != nil {
+			return fatal
+		}
+		changed, limits := c.mirror.take()
+		ended, err := c.pass(ctx, changed)
+		if err != nil {
 			return err
 		}
-		c.moved = true
-		next := c.say(todo)
-		for _, ro := range todo {
-			if t := c.due(ro); ro.active && t.Before(next) {
-				next = t
+		if again || ended || limits || c.admitDue() {
+			if err := c.admit(ctx); err != nil {
+				return err
 			}
 		}
-		if err := c.pause(ctx, next); err != nil {
+		again = false
+		if c.left() == 0 {
+			return nil
+		}
+		c.moved = true
+		if err := c.pause(ctx, c.nextDue()); err != nil {
 			return err
 		}
 	}
 }
 
-// pass looks at everything that rolls, then begins what there is room for. It
-// returns how many rollouts are left.
-func (c *campaign) pass(ctx context.Context, todo []*rollout) (left int, err error) {
-	if _, fatal := c.mirror.trouble(); fatal != nil {
-		return 0, fatal
+// begin takes up a round's works. What is only waited for, and what is under way in the
+// cluster since before, is active at once: admission is about what begins.
+func (c *campaign) begin(todo []*work) {
+	c.todo, c.index = todo, map[string][]*work{}
+	unfinished := c.unfinished()
+	for _, w := range todo {
+		keys := []string{w.item.Owner.UID, w.item.Owner.Namespace + "/" + w.item.Owner.Name}
+		for _, p := range w.item.Pods {
+			keys = append(keys, p.UID)
+		}
+		for _, k := range keys {
+			if k != "" {
+				c.index[k] = append(c.index[k], w)
+			}
+		}
+		w.active = !w.item.Works() || unfinished[w.name] != nil || c.underWay(w)
+		w.since = c.Clock.Now()
 	}
-	active := 0
-	for _, ro := range todo {
-		if !ro.active {
-			continue
-		}
-		if err := c.advance(ctx, ro, todo); err != nil {
-			return 0, err
-		}
-		if ro.active {
-			active++
-		}
-	}
-	alone := false
-	for _, ro := range todo {
-		alone = alone || isCoreDNS(ro.owner) && !ro.done
-	}
-	for _, ro := range todo {
-		if ro.active || ro.done || active >= c.MaxParallel || alone && (!isCoreDNS(ro.owner) || active > 0) {
-			continue
-		}
-		ro.active, ro.since = true, c.Clock.Now()
-		if err := c.advance(ctx, ro, todo); err != nil {
-			return 0, err
-		}
-		if ro.active {
-			active++
-		} else if isCoreDNS(ro.owner) {
-			alone = false
-		}
-	}
-	for _, ro := range todo {
-		if !ro.done {
-			left++
-		}
-	}
-	return left, nil
 }
 
-// advance takes one rollout as far as it goes now.
-func (c *campaign) advance(ctx context.Context, ro *rollout, todo []*rollout) error {
-	name := ro.owner.String()
+// underWay tells whether a restart that this step has begun still goes on.
+func (c *campaign) underWay(w *work) bool {
+	a := c.last[w.name]
+	if a.Number == 0 {
+		return false
+	}
+	v := c.mirror.view(w.item.Owner, w.item.Pods)
+	return a.Open || w.method == survey.Rollout && v.Found && v.Stamp == a.Stamp && !v.complete()
+}
+
+// pass advances what is active and has changed or is due. It tells whether anything
+// ended by that.
+func (c *campaign) pass(ctx context.Context, changed map[string]bool) (ended bool, err error) {
+	touched := map[*work]bool{}
+	for k := range changed {
+		for _, w := range c.index[k] {
+			touched[w] = true
+		}
+	}
+	now := c.Clock.Now()
+	for _, w := range c.todo {
+		if !w.active || !touched[w] && w.seen && now.Before(c.due(w)) {
+			continue
+		}
+		if err := c.advance(ctx, w); err != nil {
+			return false, err
+		}
+		ended = ended || w.done
+	}
+	return ended, nil
+}
+
+// advance takes one work as far as it goes now.
+func (c *campaign) advance(ctx context.Context, w *work) error {
+	w.seen = true
 	for {
 		if ctx.Err() != nil {
 			return interrupted(ctx)
 		}
-		ro.view = c.mirror.view(ro.owner, ro.pods, c.minor)
-		a := c.last[name]
-		switch d := decide(ro.view, a, c.stamps[1]); d.act {
-		case actDone:
-			return c.finish(ro, a)
-		case actClose:
-			l := landed{UID: ro.view.UID}
-			if d.result == state.Found {
-				l.Generation = ro.view.Generation
-			}
-			if err := c.outcome(name, d.result, d.text, l); err != nil {
-				return err
-			}
-		case actPinned:
-			ro.active, ro.done = false, true
-			return c.rec.Record(state.Record{Kind: state.RecordWarning, Text: fmt.Sprintf("%s can no longer be restarted: %s", state.Clean(name), d.text)})
-		case actResend:
-			return c.send(ctx, ro, a)
-		case actExhausted:
-			if sure, err := c.confirm(ctx, ro); err != nil {
-				return err
-			} else if !sure {
-				return c.watchOver(ro, todo)
-			}
-			return c.stop(ro, todo, state.ExitBlocked, d.text,
-				"see which nodes its pods get (kubectl get pods -o wide) and whether a controller reverts the annotation;\n"+
-					"restart it by hand or name it under restart.skip in the plan file, then run the same command again")
-		case actRestart:
-			if a.Number > 0 || touched(c.stamps[1], ro.view.Stamp) {
-				if sure, err := c.confirm(ctx, ro); err != nil {
-					return err
-				} else if !sure {
-					return c.watchOver(ro, todo)
-				}
-			}
-			return c.restart(ctx, ro, a)
-		case actForeign:
-			if err := c.noteForeign(ro, d.text); err != nil {
-				return err
-			}
-			return c.watchOver(ro, todo)
-		default:
-			return c.watchOver(ro, todo)
+		w.view = c.mirror.view(w.item.Owner, w.item.Pods)
+		if c.Clock.Now().Before(w.retry) {
+			return nil
+		}
+		w.retry = time.Time{}
+		again, err := c.machine(w)(ctx, w)
+		if err != nil || !again || w.done {
+			return err
 		}
 	}
 }
 
-// finish marks a rollout as done and closes its attempt.
-func (c *campaign) finish(ro *rollout, a attempt) error {
-	ro.active, ro.done = false, true
-	if a.Seq == 0 || ro.view.Found && ro.view.Stamp != a.Stamp {
-		return nil // not restarted by us, or not by us in the end
+// machine is what drives a work: it does the next thing and tells whether there may be
+// another one right away.
+func (c *campaign) machine(w *work) func(context.Context, *work) (bool, error) {
+	switch w.method {
+	case survey.Rollout:
+		return c.rollOut
+	case survey.Evict, survey.InOrder:
+		return c.evictNext
+	case survey.Surge:
+		return c.surge
+	case survey.RestartAt:
+		return c.restartAt
+	case survey.Recreate:
+		return c.recreate
 	}
-	result, text := state.Succeeded, fmt.Sprintf("%s: %s on %s", ro.owner, plural(ro.view.current(), "pod"), c.minor)
-	if !ro.view.Found {
-		result, text = state.Unknown, ro.owner.String()+" was deleted meanwhile"
-	}
-	if err := c.rec.Outcome(a.Seq, result, state.Clean(text), a.landed); err != nil {
-		return fmt.Errorf("record that %s is restarted: %w", ro.owner, err)
-	}
-	a.Open = false
-	c.last[ro.owner.String()] = a
-	c.moved = true
-	return nil
+	return c.attend
 }
 
-// restart begins a new attempt: the intent is durable before the patch is sent.
-func (c *campaign) restart(ctx context.Context, ro *rollout, a attempt) error {
-	name := ro.owner.String()
-	n := attempt{Number: a.Number + 1, Open: true, landed: landed{UID: ro.view.UID}}
-	n.Stamp = stampFor(c.stamps, n.Number, ro.view.Stamp, c.Clock.Now())
-	seq, err := c.rec.Intent("k8s:patch "+resource(ro.owner), state.Clean(name), stamped{Owner: name, UID: ro.view.UID,
-		Attempt: n.Number, Stamp: n.Stamp, Before: ro.view.Stamp}, nil)
-	if err != nil {
-		return fmt.Errorf("write the restart of %s to the journal: %w", name, err)
+// attend waits for what goes by itself: Jobs, pods that terminate, rollouts of others.
+func (c *campaign) attend(ctx context.Context, w *work) (bool, error) {
+	if known(w.item.Owner) && w.item.Owner.Kind != "ReplicaSet" && w.item.Owner.Kind != "ReplicationController" {
+		return c.rollOut(ctx, w)
 	}
-	n.Seq = seq
-	c.last[name] = n
-	return c.send(ctx, ro, n)
-}
-
-// watchOver looks whether a rollout under way has failed or takes too long.
-func (c *campaign) watchOver(ro *rollout, todo []*rollout) error {
-	now := c.Clock.Now()
-	text, fatal := ro.view.trouble()
-	if text == "" {
-		ro.troubled = time.Time{}
-	} else if ro.troubled.IsZero() {
-		ro.troubled = now
-	}
-	if text != "" && (fatal || now.Sub(ro.troubled) >= c.Grace) {
-		if a := c.last[ro.owner.String()]; a.Seq > 0 && !a.Open {
-			if err := c.rec.Outcome(a.Seq, state.Failed, state.Clean(ro.owner.String()+": "+text), a.landed); err != nil {
-				return fmt.Errorf("record that %s fails: %w", ro.owner, err)
-			}
-		}
-		return c.stop(ro, todo, state.ExitBlocked, "its new pods do not come up: "+text,
-			"mend it (kubectl describe pod, kubectl logs), or name it under restart.skip in the plan file;\nthen run the same command again")
-	}
-	if now.Sub(ro.since) < c.Timeout {
-		return nil
-	}
-	why := fmt.Sprintf("not done after %s: %s", c.Timeout, ro.view.unsettled())
-	if newest := ro.view.newest(); newest != "" {
-		why += "; " + newest
-	}
-	if text, _ := c.mirror.trouble(); text != "" {
-		why += "; " + text
-	}
-	return c.stop(ro, todo, state.ExitResumable, why,
-		"run the same command again to go on waiting, or raise restart.timeout in the plan file")
-}
-
-// stop names the workload, and says what of the rest is untouched.
-func (c *campaign) stop(ro *rollout, todo []*rollout, code state.Exit, why, cure string) error {
-	text := fmt.Sprintf("%s: %s", ro.owner, why)
-	waiting, rolling := 0, 0
-	for _, o := range todo {
-		switch {
-		case o == ro || o.done:
-		case o.active:
-			rolling++
-		default:
-			waiting++
-		}
-	}
-	if rolling > 0 {
-		text += fmt.Sprintf("; %s still rolling", plural(rolling, "other workload"))
-	}
-	if waiting > 0 {
-		text += fmt.Sprintf("; %s not begun, untouched", plural(waiting, "workload"))
-	}
-	return &state.Stop{Code: code, Why: state.Clean(text), Cure: cure}
-}
-
-// confirm asks a fresh inventory whether the owner still has a lagging pod that does
-// not leave: a watch may be behind, and a restart too many is an outage too many.
-func (c *campaign) confirm(ctx context.Context, ro *rollout) (bool, error) {
-	now := c.Clock.Now()
-	if !ro.confirmed.IsZero() && now.Sub(ro.confirmed) < confirmEvery {
+	if len(w.view.lagging()) == 0 && (!known(w.item.Owner) || w.view.clear()) {
+		w.active, w.done = false, true
 		return false, nil
 	}
-	ro.confirmed = now
-	inv, err := c.inventory(ctx)
-	if err != nil {
-		return false, err
-	}
-	place := places(inv, c.minor)
-	for _, p := range inv.Pods {
-		if p.Owner.String() == ro.owner.String() && !p.Finished && !p.Terminating && place(p.Node) == lagging {
-			return true, nil
+	return false, c.watchOver(ctx, w)
+}
+
+// left counts what is not done.
+func (c *campaign) left() (n int) {
+	for _, w := range c.todo {
+		if !w.done {
+			n++
 		}
 	}
-	return false, nil
+	return n
 }
 
-// noteForeign records once that somebody else's restart is waited for.
-func (c *campaign) noteForeign(ro *rollout, text string) error {
-	if ro.noted == ro.view.Stamp {
-		return nil
+// nextDue says the progress and gives when something has to be looked at though
+// nothing changes.
+func (c *campaign) nextDue() time.Time {
+	next := c.say()
+	for _, w := range c.todo {
+		if t := c.due(w); w.active && t.Before(next) {
+			next = t
+		}
 	}
-	ro.noted = ro.view.Stamp
-	err := c.rec.Record(state.Record{Kind: state.RecordNote, Text: fmt.Sprintf("%s %s; waiting for that rollout", state.Clean(ro.owner.String()), text)})
-	if err != nil {
-		return fmt.Errorf("record the restart of %s by somebody else: %w", ro.owner, err)
+	if t := c.admitAt(); !t.IsZero() && t.Before(next) {
+		next = t
 	}
-	return nil
+	return next
 }
 
-// due is when an active rollout has to be looked at though nothing happens.
-func (c *campaign) due(ro *rollout) time.Time {
-	t := ro.since.Add(c.Timeout)
-	if !ro.troubled.IsZero() {
-		t = earlier(t, ro.troubled.Add(c.Grace))
+// due is when an active work has to be looked at though nothing happens.
+func (c *campaign) due(w *work) time.Time {
+	t := w.since.Add(c.patience(w))
+	if !w.troubled.IsZero() {
+		t = earlier(t, w.troubled.Add(c.Grace))
 	}
-	if !ro.confirmed.IsZero() && ro.confirmed.Add(confirmEvery).After(c.Clock.Now()) {
-		t = earlier(t, ro.confirmed.Add(confirmEvery))
+	if now := c.Clock.Now(); !w.confirmed.IsZero() && w.confirmed.Add(confirmEvery).After(now) {
+		t = earlier(t, w.confirmed.Add(confirmEvery))
+	}
+	if !w.retry.IsZero() {
+		t = earlier(t, w.retry)
+	}
+	for _, since := range w.pending {
+		t = earlier(t, since.Add(c.Pending))
 	}
 	return t
 }
@@ -280,12 +200,12 @@ func earlier(a, b time.Time) time.Time {
 
 // say tells the progress, at most once a tick and at least once a heartbeat, and
 // returns when it wants to be asked again.
-func (c *campaign) say(todo []*rollout) time.Time {
+func (c *campaign) say() time.Time {
 	now := c.Clock.Now()
 	if !c.saidAt.IsZero() && now.Sub(c.saidAt) < tick {
 		return c.saidAt.Add(tick)
 	}
-	text := c.progress(todo)
+	text := c.progress()
 	if text == c.said && now.Sub(c.saidAt) < c.Heartbeat {
 		return c.saidAt.Add(c.Heartbeat)
 	}
@@ -295,39 +215,44 @@ func (c *campaign) say(todo []*rollout) time.Time {
 }
 
 // progress is the state of the whole restart in one line.
-func (c *campaign) progress(todo []*rollout) string {
-	left := map[string]bool{}
+func (c *campaign) progress() string {
+	left := 0
 	var rolling []string
-	newest := ""
-	for _, ro := range todo {
-		if ro.done {
+	newest, hold := "", ""
+	for _, w := range c.todo {
+		if w.done {
 			continue
 		}
-		left[ro.owner.String()] = true
-		if ro.active {
-			rolling = append(rolling, ro.owner.String())
-			if n := ro.view.newest(); n != "" && newest == "" {
-				newest = n
+		left++
+		if !w.active {
+			if why := c.waits[w.name]; hold == "" && why != "" && !c.starved.IsZero() {
+				hold = w.name + " " + why
 			}
+			continue
+		}
+		rolling = append(rolling, w.name)
+		if n := w.newest(); n != "" && newest == "" {
+			newest = n
 		}
 	}
-	all, at := c.mirror.count(c.minor)
-	parts := []string{fmt.Sprintf("%d of %s, %d of %s on %s", len(c.owners)-len(left), plural(len(c.owners), "workload"), at, plural(all, "pod"), c.minor)}
+	all, at := c.mirror.count()
+	parts := []string{fmt.Sprintf("%d of %s, %d of %s on %s", len(c.owners)-left, plural(len(c.owners), "workload"), at, plural(all, "pod"), c.minor)}
 	if len(rolling) > 0 {
 		parts = append(parts, "rolling "+first(rolling, 3))
 	}
-	if newest != "" {
-		parts = append(parts, newest)
-	}
-	if text, _ := c.mirror.trouble(); text != "" {
-		parts = append(parts, text)
+	complaint, _ := c.mirror.trouble()
+	for _, text := range []string{newest, hold, complaint} {
+		if text != "" {
+			parts = append(parts, text)
+		}
 	}
 	return state.Clean(strings.Join(parts, "; "))
 }
 
-func resource(o cluster.Owner) string {
-	if o.Kind == "StatefulSet" {
-		return "statefulsets"
+// newest is the newest thing that says why the work is not done, or "".
+func (w *work) newest() string {
+	if w.refused != "" {
+		return w.refused
 	}
-	return "deployments"
+	return w.view.newest()
 }

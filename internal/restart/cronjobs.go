@@ -1,0 +1,146 @@
+package restart
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/eksbg/eksbg/internal/cluster"
+	"github.com/eksbg/eksbg/internal/state"
+)
+
+// suspendAll is the value of Deps.CronJobs that holds CronJobs during the restart.
+const suspendAll = "suspend"
+
+// undoSuspend is how a suspension is put back.
+type undoSuspend struct {
+	Suspend bool   `json:"suspend"`
+	Mark    string `json:"mark"`
+}
+
+// suspend holds every CronJob that nobody holds, once a campaign, before anything is
+// restarted. Each is marked, so that only what eksbg has suspended is put back.
+func (c *campaign) suspend(ctx context.Context, inv *cluster.Inventory) error {
+	if c.CronJobs != suspendAll || c.suspended {
+		return nil
+	}
+	c.suspended = true
+	mark := c.Clock.Now().UTC().Format(time.RFC3339)
+	for _, cj := range inv.CronJobs {
+		if ctx.Err() != nil {
+			return interrupted(ctx)
+		}
+		e := c.newest(cj.String(), doSuspend)
+		switch {
+		case e != nil && e.UID == cj.UID && e.standing():
+			continue // by this step, before the process died
+		case e != nil && e.UID == cj.UID && e.open():
+			if err := c.holdAgain(ctx, cj, e); err != nil {
+				return err
+			}
+			continue
+		case cj.Suspended:
+			continue
+		}
+		seq, err := c.intend("k8s:patch cronjobs", cj.String(), deed{Do: doSuspend, Owner: cj.String(), Object: cj.Name, UID: cj.UID, Mark: mark},
+			undoSuspend{Mark: mark})
+		if err != nil {
+			return err
+		}
+		if err := c.hold(ctx, cj, seq, mark); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hold suspends one CronJob whose intent is durable.
+func (c *campaign) hold(ctx context.Context, cj cluster.CronJob, seq int64, mark string) error {
+	now, err := c.patchCronJob(ctx, cj.Owner, true, &mark, "", cj.UID)
+	switch {
+	case err == nil:
+		return c.settle(seq, state.Accepted, cj.String()+": suspended", landed{UID: cj.UID, Generation: now.Generation})
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return c.settle(seq, state.Rejected, cj.String()+": it is gone", landed{})
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		said := state.Clean(err.Error())
+		if err := c.settle(seq, state.Rejected, cj.String()+": "+said, landed{}); err != nil {
+			return err
+		}
+		return &state.Stop{Code: state.ExitBlocked, Why: fmt.Sprintf("the API server refuses to suspend %s: %s", state.Clean(cj.String()), said),
+			Cure: "allow eksbg to patch cronjobs in namespace " + state.Clean(cj.Namespace) + ", or set restart.cronJobs: run in the plan file;\nthen run the same command again"}
+	}
+	return fmt.Errorf("suspend %s: %w", state.Clean(cj.String()), err)
+}
+
+// holdAgain settles a suspension that nobody knows the outcome of. The inventory tells
+// whether the CronJob is suspended, the mark whether by this step.
+func (c *campaign) holdAgain(ctx context.Context, cj cluster.CronJob, e *entry) error {
+	live, err := c.Kubernetes.BatchV1().CronJobs(cj.Namespace).Get(ctx, cj.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return c.settle(e.Seq, state.Unknown, cj.String()+": it is gone", landed{})
+	case err != nil:
+		return fmt.Errorf("look whether %s is suspended: %w", state.Clean(cj.String()), err)
+	case live.Annotations[suspendAnnotation] == e.Mark:
+		return c.settle(e.Seq, state.Found, cj.String()+": suspended", landed{UID: cj.UID})
+	case suspended(live):
+		return c.settle(e.Seq, state.Rejected, cj.String()+": somebody else has suspended it", landed{})
+	}
+	return c.hold(ctx, cj, e.Seq, e.Mark)
+}
+
+func suspended(cj *batchv1.CronJob) bool { return cj.Spec.Suspend != nil && *cj.Spec.Suspend }
+
+// release puts one CronJob back, unless it is no longer this step's to put back.
+func (c *campaign) release(ctx context.Context, e *entry) error {
+	ns, _, _ := strings.Cut(e.Owner, "/")
+	o := cluster.Owner{Namespace: ns, Kind: "CronJob", Name: e.Object}
+	for range releases {
+		live, err := c.Kubernetes.BatchV1().CronJobs(ns).Get(ctx, e.Object, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return c.settle(e.Seq, state.Unknown, e.Owner+": it is gone", landed{})
+		case err != nil:
+			return fmt.Errorf("read %s: %w", state.Clean(e.Owner), err)
+		case live.Annotations[suspendAnnotation] != e.Mark:
+			result, text := state.Unknown, e.Owner+": the suspension is no longer eksbg's to put back"
+			if e.open() {
+				result, text = state.Rejected, e.Owner+": was not suspended"
+			}
+			return c.settle(e.Seq, result, text, landed{})
+		}
+		_, err = c.patchCronJob(ctx, o, false, nil, live.ResourceVersion, string(live.UID))
+		switch {
+		case err == nil:
+			return c.settle(e.Seq, state.Succeeded, e.Owner+": put back, it runs again", landed{})
+		case !apierrors.IsConflict(err):
+			return fmt.Errorf("put %s back: %w", state.Clean(e.Owner), err)
+		}
+	}
+	return fmt.Errorf("put %s back: somebody else writes it all the time", state.Clean(e.Owner))
+}
+
+// releases is how often a CronJob is read anew because somebody wrote it meanwhile.
+const releases = 5
+
+// patchCronJob sets suspend and the mark (nil takes it away) of exactly that object;
+// with a version, only when nobody has written it since.
+func (c *campaign) patchCronJob(ctx context.Context, o cluster.Owner, suspend bool, mark *string, version, uid string) (*batchv1.CronJob, error) {
+	meta := map[string]any{"uid": uid, "annotations": map[string]*string{suspendAnnotation: mark}}
+	if version != "" {
+		meta["resourceVersion"] = version
+	}
+	body, err := json.Marshal(map[string]any{"metadata": meta, "spec": map[string]any{"suspend": suspend}})
+	if err != nil {
+		return nil, fmt.Errorf("write the patch: %w", err)
+	}
+	return c.Kubernetes.BatchV1().CronJobs(o.Namespace).Patch(ctx, o.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: fieldManager})
+}

@@ -1,0 +1,246 @@
+package restart
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/eksbg/eksbg/internal/restart/survey"
+	"github.com/eksbg/eksbg/internal/state"
+)
+
+// taking is what to do next about an owner whose pods go one by one.
+type taking struct {
+	act act
+	pod podView
+	// entry is the eviction that act is about, for actClose and actResend.
+	entry *entry
+	// whole is true where every pod that stands is ready on a current kubelet or lags.
+	whole bool
+}
+
+// take decides about the pods of an owner that wants that many of them. all are the
+// evictions of this step so far, in order; the next one goes only when what the ones
+// before it took stands again.
+func take(v view, want int, all []*entry, inOrder bool) taking {
+	for _, e := range all {
+		p, there := v.pod(e.UID)
+		switch {
+		case e.open() && there && !p.Terminating:
+			return taking{act: actResend, pod: p, entry: e}
+		case e.open():
+			return taking{act: actClose, entry: e}
+		case e.standing() && there && !p.Terminating:
+			return taking{act: actWait} // the watch does not show it yet
+		}
+	}
+	whole := v.whole(want)
+	standing := v.standing()
+	switch {
+	case len(standing) == 0 && (whole && len(v.lagging()) == 0 || len(all) == 0 && v.clear()):
+		return taking{act: actDone, whole: whole}
+	case len(standing) == 0 || !whole:
+		return taking{act: actWait}
+	case taken(all) >= maxAttempts*max(want, 1):
+		return taking{act: actExhausted, whole: true}
+	}
+	return taking{act: actRestart, pod: pick(standing, inOrder), whole: true}
+}
+
+// pick is the pod that goes next: one that is not ready first, since it serves nobody;
+// for a StatefulSet the highest ordinal, as its controller does it.
+func pick(standing []podView, inOrder bool) podView {
+	return slices.MinFunc(standing, func(a, b podView) int {
+		if inOrder {
+			na, _ := survey.Ordinal(a.Name)
+			nb, _ := survey.Ordinal(b.Name)
+			return cmp.Or(cmp.Compare(nb, na), cmp.Compare(a.Name, b.Name))
+		}
+		switch {
+		case a.Ready == b.Ready:
+			return cmp.Compare(a.Name, b.Name)
+		case a.Ready:
+			return 1
+		}
+		return -1
+	})
+}
+
+// taken counts the evictions that took a pod.
+func taken(all []*entry) (n int) {
+	for _, e := range all {
+		if e.Result != state.Rejected && e.Result != state.Unknown {
+			n++
+		}
+	}
+	return n
+}
+
+// evictNext drives an owner whose pods go one by one through the Eviction API.
+func (c *campaign) evictNext(ctx context.Context, w *work) (bool, error) {
+	all := c.deeds(w.name, doEvict)
+	want := c.wanted(w, all)
+	t := take(w.view, want, all, w.method == survey.InOrder)
+	if t.whole {
+		if ok, err := c.resolving(ctx, w); !ok {
+			return false, err
+		}
+		if err := c.stands(w, all); err != nil {
+			return false, err
+		}
+	}
+	switch t.act {
+	case actDone:
+		w.active, w.done, c.moved = false, true, true
+		return false, nil
+	case actClose:
+		return true, c.settle(t.entry.Seq, state.Found, w.name+": "+t.entry.Object+" is gone", landed{})
+	case actResend:
+		return false, c.evict(ctx, w, t.entry.Seq, t.pod)
+	case actExhausted:
+		return false, c.stop(w, state.ExitBlocked, fmt.Sprintf("still lags after %d evictions: %s", taken(all), w.view.unsettled()),
+			"see which nodes its pods get (kubectl get pods -o wide);\nmove them by hand or name it under restart.skip in the plan file, then run the same command again")
+	case actRestart:
+		seq, err := c.intend("k8s:create pods/eviction", podName(w, t.pod), deed{Do: doEvict, Owner: w.name, Object: t.pod.Name,
+			UID: t.pod.UID, Want: want}, nil)
+		if err != nil {
+			return false, err
+		}
+		return false, c.evict(ctx, w, seq, t.pod)
+	}
+	return false, c.watchOver(ctx, w)
+}
+
+func podName(w *work, p podView) string { return w.item.Owner.Namespace + "/" + p.Name }
+
+// wanted is how many pods the owner should have: what it says itself, otherwise what
+// it had when the first of them was taken.
+func (c *campaign) wanted(w *work, all []*entry) int {
+	switch {
+	case w.view.Found:
+		return int(w.view.Desired)
+	case len(all) > 0 && all[len(all)-1].owing():
+		return all[len(all)-1].Want
+	}
+	return int(w.item.Replicas)
+}
+
+// stands records that what the evictions took stands again.
+func (c *campaign) stands(w *work, all []*entry) error {
+	for _, e := range all {
+		if !e.owing() || e.open() {
+			continue
+		}
+		if err := c.settle(e.Seq, state.Succeeded, fmt.Sprintf("%s: %s of %s on %s", w.name, plural(w.view.current(), "pod"),
+			plural(len(w.view.Pods), "pod"), c.minor), landed{}); err != nil {
+			return err
+		}
+		w.since = c.Clock.Now()
+	}
+	return nil
+}
+
+// evict sends an eviction whose intent is durable. A budget that forbids it for now is
+// asked again; the intent stays open meanwhile.
+func (c *campaign) evict(ctx context.Context, w *work, seq int64, p podView) error {
+	uid := types.UID(p.UID)
+	err := c.Kubernetes.PolicyV1().Evictions(w.item.Owner.Namespace).Evict(ctx, &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: w.item.Owner.Namespace, Name: p.Name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}},
+	})
+	switch {
+	case apierrors.IsTooManyRequests(err):
+		return c.forbidden(w, seq, p, err)
+	case apierrors.IsInternalError(err) && strings.Contains(err.Error(), "more than one PodDisruptionBudget"):
+		said := state.Clean(err.Error())
+		if err := c.settle(seq, state.Rejected, w.name+": "+said, landed{}); err != nil {
+			return err
+		}
+		return c.stop(w, state.ExitBlocked, fmt.Sprintf("pod %s cannot be evicted: %s", p.Name, said),
+			"leave one PodDisruptionBudget over its pods ("+strings.Join(w.item.Budgets, ", ")+"); then run the same command again")
+	}
+	return c.sent(w, seq, answer{err: err, did: "evicted " + p.Name, what: "evict " + p.Name + " of", verb: "create pods/eviction", gone: state.Found})
+}
+
+// forbidden takes a refusal by a PodDisruptionBudget: it is tried again until the
+// workload's time is over.
+func (c *campaign) forbidden(w *work, seq int64, p podView, err error) error {
+	why := "eviction of pod " + p.Name + " refused: " + c.budgetsOf(w, err)
+	c.refuse(w, why, err)
+	c.moved = true
+	if c.Clock.Since(w.since) < c.Timeout {
+		return nil
+	}
+	if err := c.settle(seq, state.Rejected, w.name+": "+why, landed{}); err != nil {
+		return err
+	}
+	return c.stop(w, state.ExitResumable, fmt.Sprintf("not done after %s: %s", c.Timeout, why),
+		"see why the budget's other pods are not ready, or lower what it asks for;\nthen run the same command again")
+}
+
+// budgetsOf says what the budgets over an owner's pods allow now, with the words of the
+// API server where it gives any.
+func (c *campaign) budgetsOf(w *work, err error) string {
+	var parts []string
+	for _, name := range w.item.Budgets {
+		if b, ok := c.mirror.budget(name); ok {
+			s := b.Status
+			parts = append(parts, fmt.Sprintf("PodDisruptionBudget %s allows %d (%d healthy, %d desired)", name, s.DisruptionsAllowed, s.CurrentHealthy, s.DesiredHealthy))
+		}
+	}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Details != nil {
+		for _, cause := range status.Status().Details.Causes {
+			if cause.Type == policyv1.DisruptionBudgetCause {
+				parts = append(parts, cause.Message)
+			}
+		}
+	}
+	if len(parts) == 0 {
+		parts = append(parts, err.Error())
+	}
+	return state.Clean(strings.Join(parts, "; "))
+}
+
+// pod finds a pod of the view by its UID.
+func (v view) pod(uid string) (podView, bool) {
+	for _, p := range v.Pods {
+		if p.UID == uid {
+			return p, true
+		}
+	}
+	return podView{}, false
+}
+
+// lagging are the pods on old kubelets, terminating ones included.
+func (v view) lagging() []podView {
+	var out []podView
+	for _, p := range v.Pods {
+		if p.Place == lagging {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// whole tells whether that many pods stand and none of them but the lagging ones is
+// anything else than ready on a current kubelet; a pod that terminates leaves a gap.
+func (v view) whole(want int) bool {
+	stay := 0
+	for _, p := range v.Pods {
+		switch {
+		case p.Terminating, p.Place == nowhere, p.Place == current && !p.Ready:
+			return false
+		}
+		stay++
+	}
+	return stay >= want
+}

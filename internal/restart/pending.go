@@ -1,0 +1,90 @@
+package restart
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/eksbg/eksbg/internal/restart/survey"
+	"github.com/eksbg/eksbg/internal/state"
+)
+
+// maxPending is how many pods of one owner are made anew because the Fargate scheduler
+// does not place them: it does not reconsider some of them
+// (aws/containers-roadmap#2654).
+const maxPending = 3
+
+// wakeScheduler deletes a pod that has waited for the Fargate scheduler for too long, so
+// that its controller makes another one.
+func (c *campaign) wakeScheduler(ctx context.Context, w *work) error {
+	now := c.Clock.Now()
+	waiting := map[string]time.Time{}
+	for _, p := range w.view.Pods {
+		if !p.Waiting || p.Terminating || w.method == survey.Recreate {
+			continue
+		}
+		since, ok := w.pending[p.UID]
+		if !ok {
+			since = now
+		}
+		waiting[p.UID] = since
+		if now.Sub(since) < c.Pending {
+			continue
+		}
+		if len(c.deeds(w.name, doPending)) >= maxPending {
+			delete(waiting, p.UID)
+			continue
+		}
+		if err := c.makeAnew(ctx, w, p, now.Sub(since)); err != nil {
+			return err
+		}
+		waiting[p.UID] = now // the watch shows it gone soon
+	}
+	w.pending = waiting
+	return nil
+}
+
+func (c *campaign) makeAnew(ctx context.Context, w *work, p podView, after time.Duration) error {
+	seq, err := c.intend("k8s:delete pods", podName(w, p), deed{Do: doPending, Owner: w.name, Object: p.Name, UID: p.UID}, nil)
+	if err != nil {
+		return err
+	}
+	uid, since := types.UID(p.UID), w.since
+	err = c.Kubernetes.CoreV1().Pods(w.item.Owner.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+	if apierrors.IsConflict(err) {
+		return c.settle(seq, state.Rejected, w.name+": "+p.Name+" is another pod by now", landed{})
+	}
+	if err == nil {
+		err = c.record(state.RecordWarning, fmt.Sprintf("%s: pod %s was Pending under the Fargate scheduler for %s; deleted so that another one is made",
+			w.name, p.Name, after.Round(time.Second)))
+		if err != nil {
+			return err
+		}
+	}
+	err = c.sent(w, seq, answer{err: err, did: "deleted " + p.Name + ", which was not scheduled", what: "delete a Pending pod of", verb: "delete pods", gone: state.Found})
+	w.since = since // its time goes on: the owner is no further than before
+	return err
+}
+
+// closeLost settles what a process that died did not hear the outcome of and what
+// nothing else looks up: pods deleted, or marked.
+func (c *campaign) closeLost() error {
+	for _, e := range c.all {
+		if !e.open() || e.Do != doPending {
+			continue
+		}
+		result, text := state.Rejected, e.Object+" is still there"
+		o := itemNamed(e.Owner, "").Owner
+		if p := c.mirror.pod(o.Namespace, e.Object); p == nil || string(p.UID) != e.UID || p.DeletionTimestamp != nil {
+			result, text = state.Found, e.Object+" is gone"
+		}
+		if err := c.settle(e.Seq, result, e.Owner+": "+text, landed{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

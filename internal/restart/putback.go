@@ -1,0 +1,123 @@
+package restart
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/eksbg/eksbg/internal/state"
+)
+
+// putBackTime bounds the whole put-back at the end of an Act, whatever ended it.
+const putBackTime = time.Minute
+
+// putBack restores what was changed for the time of the restart only: replicas,
+// deletion costs, suspended CronJobs. It also does so after an interrupt. The intents
+// of those changes hold what was there before, so it needs no new ones. What cannot be
+// put back is said with the command that does it, and stays owed in the journal.
+func (c *campaign) putBack(ctx context.Context, cause error) error {
+	owed := c.owed()
+	if len(owed) == 0 {
+		return cause
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), putBackTime)
+	defer cancel()
+	var failed []string
+	var errs []error
+	for _, e := range owed {
+		if err := c.undo(ctx, e); err != nil {
+			errs = append(errs, err)
+			failed = append(failed, "  "+e.byHand())
+		}
+	}
+	if len(errs) == 0 {
+		return cause
+	}
+	text := fmt.Sprintf("not put back: %s", state.Clean(errors.Join(errs...).Error()))
+	cure := "the same command puts it back when it can; by hand:\n" + strings.Join(failed, "\n")
+	if stop, ok := asStop(cause); ok {
+		stop.Why += "; " + text
+		stop.Cure = strings.TrimSpace(stop.Cure + "\n" + cure)
+		return stop
+	}
+	return &state.Stop{Code: state.ExitResumable, Why: text, Cure: cure, Cause: cause}
+}
+
+// undo puts one thing back.
+func (c *campaign) undo(ctx context.Context, e *entry) error {
+	switch e.Do {
+	case doSuspend:
+		return c.release(ctx, e)
+	case doMark:
+		return c.unmark(ctx, e)
+	}
+	w := &work{name: e.Owner, item: itemNamed(e.Owner, e.UID)}
+	for range releases {
+		w.retry = time.Time{}
+		if err := c.undoSurge(ctx, w, e); err != nil {
+			return err
+		}
+		if !e.open() && !e.standing() {
+			return nil
+		}
+	}
+	return fmt.Errorf("put the replicas of %s back to %d: %s", state.Clean(e.Owner), e.From, w.refused)
+}
+
+// undoSurge takes one try at a surge.
+func (c *campaign) undoSurge(ctx context.Context, w *work, e *entry) error {
+	if e.open() {
+		if err := c.landed(ctx, w, e); err != nil || !e.standing() {
+			return err
+		}
+	}
+	w.since = c.Clock.Now()
+	return c.restore(ctx, w, e)
+}
+
+// unmark takes the deletion cost off a pod that is still there.
+func (c *campaign) unmark(ctx context.Context, e *entry) error {
+	ns, _, _ := strings.Cut(e.Owner, "/")
+	p, err := c.Kubernetes.CoreV1().Pods(ns).Get(ctx, e.Object, metav1.GetOptions{})
+	gone := apierrors.IsNotFound(err)
+	if err != nil && !gone {
+		return fmt.Errorf("read pod %s: %w", state.Clean(e.Object), err)
+	}
+	if gone || string(p.UID) != e.UID || p.DeletionTimestamp != nil || p.Annotations[corev1.PodDeletionCost] != leastCost {
+		return c.settle(e.Seq, state.Succeeded, e.Owner+": nothing to take off "+e.Object, landed{})
+	}
+	var before *string
+	if e.Before != "" {
+		before = &e.Before
+	}
+	if err := c.patchCost(ctx, ns, e.Object, e.UID, before); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("take the deletion cost off pod %s: %w", state.Clean(e.Object), err)
+	}
+	return c.settle(e.Seq, state.Succeeded, e.Owner+": "+e.Object+" put back as it was", landed{})
+}
+
+// byHand is the command that puts it back.
+func (e *entry) byHand() string {
+	ns, rest, _ := strings.Cut(e.Owner, "/")
+	kind, name, _ := strings.Cut(rest, "/")
+	ns, kind, name = state.Clean(ns), strings.ToLower(state.Clean(kind)), state.Clean(name)
+	switch e.Do {
+	case doSuspend:
+		return fmt.Sprintf("kubectl patch cronjob -n %s %s -p '{\"spec\":{\"suspend\":false}}'", ns, name)
+	case doMark:
+		return fmt.Sprintf("kubectl annotate pod -n %s %s %s-", ns, state.Clean(e.Object), corev1.PodDeletionCost)
+	}
+	return fmt.Sprintf("kubectl scale %s -n %s %s --replicas=%d", kind, ns, name, e.From)
+}
+
+func asStop(err error) (*state.Stop, bool) {
+	var stop *state.Stop
+	ok := errors.As(err, &stop)
+	return stop, ok
+}

@@ -1,0 +1,173 @@
+package restart
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/eksbg/eksbg/internal/aws"
+	"github.com/eksbg/eksbg/internal/fargate"
+	"github.com/eksbg/eksbg/internal/restart/survey"
+	"github.com/eksbg/eksbg/internal/state"
+)
+
+// roomEvery is the shortest time between two reads of Fargate's room while something
+// waits for it.
+const roomEvery = 30 * time.Second
+
+// capacity is what Fargate has left, as last read, and the bucket of its launch rate:
+// it holds Burst tokens, fills by PerSecond, and each pod takes one.
+type capacity struct {
+	room   fargate.Room
+	at     time.Time
+	tokens float64
+	filled time.Time
+	warned bool
+}
+
+// readRoom reads Fargate's room, not more often than roomEvery. What cannot be read
+// bounds nothing; that is recorded once.
+func (c *campaign) readRoom(ctx context.Context) error {
+	f, now := &c.fargate, c.Clock.Now()
+	if !f.at.IsZero() && (c.Room == nil || now.Sub(f.at) < roomEvery) {
+		return nil
+	}
+	first := f.at.IsZero()
+	f.at = now
+	if c.Room == nil {
+		f.room = survey.Unbounded(c.MaxParallel).Room
+		return nil
+	}
+	room, err := c.Room(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return interrupted(ctx)
+	case aws.IsExpired(err):
+		return fmt.Errorf("read what Fargate has room for: %w", err)
+	case err != nil:
+		room = survey.Unbounded(c.MaxParallel).Room
+		room.Missing = []string{err.Error()}
+	}
+	f.room = room
+	if first {
+		f.tokens, f.filled = float64(room.Burst), now
+	}
+	if len(room.Missing) == 0 || f.warned {
+		return nil
+	}
+	f.warned = true
+	text := "Fargate's limits could not all be read and do not bound this restart: " + state.Clean(strings.Join(room.Missing, "; "))
+	if err := c.rec.Record(state.Record{Kind: state.RecordWarning, Text: text}); err != nil {
+		return fmt.Errorf("record what could not be read: %w", err)
+	}
+	return nil
+}
+
+// launches are the whole tokens in the bucket now.
+func (f *capacity) launches(now time.Time) int {
+	if f.room.Burst <= 0 || f.room.PerSecond <= 0 {
+		return fargate.Unknown
+	}
+	f.tokens = min(float64(f.room.Burst), f.tokens+now.Sub(f.filled).Seconds()*float64(f.room.PerSecond))
+	f.filled = now
+	return int(f.tokens)
+}
+
+// launch takes the tokens of what begins.
+func (f *capacity) launch(it survey.Item) { f.tokens = max(0, f.tokens-float64(it.Launches())) }
+
+// admit begins what there is room for.
+func (c *campaign) admit(ctx context.Context) error {
+	for {
+		active, todo, fresh := c.split()
+		if len(todo) == 0 {
+			c.waits, c.starved = nil, time.Time{}
+			return nil
+		}
+		if err := c.readRoom(ctx); err != nil {
+			return err
+		}
+		now := c.Clock.Now()
+		c.admitted = now
+		limits := survey.Limits{MaxParallel: c.MaxParallel, Room: c.fargate.room, Budgets: c.mirror.allowances(), Launches: c.fargate.launches(now)}
+		begin, waits := survey.Next(active, todo, limits)
+		c.waits = map[string]string{}
+		for i, why := range waits {
+			c.waits[fresh[i].name] = why
+		}
+		ended := false
+		for _, i := range begin {
+			w := fresh[i]
+			w.active, w.since = true, c.Clock.Now()
+			c.fargate.launch(w.item)
+			if err := c.advance(ctx, w); err != nil {
+				return err
+			}
+			ended = ended || w.done
+		}
+		if len(begin) == 0 && len(active) == 0 {
+			return c.starve(todo, limits)
+		}
+		c.starved = time.Time{}
+		if !ended {
+			return nil
+		}
+	}
+}
+
+// split sorts what is not done into what takes part of the limits and what has yet to
+// begin. What is only waited for takes no part, except rollouts of this step.
+func (c *campaign) split() (active, todo []survey.Item, fresh []*work) {
+	for _, w := range c.todo {
+		switch {
+		case w.done:
+		case !w.active:
+			todo, fresh = append(todo, w.item), append(fresh, w)
+		case w.item.Works() || c.last[w.name].Number > 0:
+			active = append(active, w.item)
+		}
+	}
+	return active, todo, fresh
+}
+
+// starve keeps watch over a restart in which nothing can begin and nothing is under
+// way: budgets and addresses may come free, but not for ever.
+func (c *campaign) starve(todo []survey.Item, limits survey.Limits) error {
+	now := c.Clock.Now()
+	if c.starved.IsZero() {
+		c.starved = now
+	}
+	blocked := survey.Blocked(todo, limits)
+	if now.Sub(c.starved) < c.Timeout || len(blocked) == 0 {
+		return nil
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "nothing can begin for %s:", c.Timeout)
+	for i, it := range todo {
+		if why := blocked[i]; why != "" {
+			b.WriteString("\n  " + state.Clean(it.Owner.String()+": "+why))
+		}
+	}
+	return &state.Stop{Code: state.ExitResumable, Why: b.String(),
+		Cure: "make room (raise the budget or the quota, free addresses: `eksbg jobs clean`), or name the owners under restart.skip in the plan file;\n" +
+			"then run the same command again"}
+}
+
+// admitAt is when admission has to be tried again though nothing ends: launch tokens
+// fill, and room may have come free. The zero time for not at all.
+func (c *campaign) admitAt() time.Time {
+	if len(c.waits) == 0 {
+		return time.Time{}
+	}
+	if f := &c.fargate; f.room.Burst > 0 && f.room.PerSecond > 0 && f.tokens < float64(f.room.Burst) {
+		return f.filled.Add(time.Second)
+	}
+	return c.admitted.Add(roomEvery)
+}
+
+// admitDue tells whether admission has to be tried again now.
+func (c *campaign) admitDue() bool {
+	at := c.admitAt()
+	return !at.IsZero() && !c.Clock.Now().Before(at)
+}

@@ -1,0 +1,194 @@
+package restart
+
+import (
+	"strings"
+	"time"
+
+	"github.com/eksbg/eksbg/internal/cluster"
+	"github.com/eksbg/eksbg/internal/restart/survey"
+)
+
+// restartedAt is the key that kubectl rollout restart sets on the pod template. It is
+// kept so that rollout history and GitOps diffs look familiar.
+const restartedAt = cluster.RestartedAtAnnotation
+
+// podView is what a decision needs of one unfinished pod.
+type podView struct {
+	Name, UID          string
+	Place              place
+	Terminating, Ready bool
+	// Node is the pod's node, Created when the API server made it.
+	Node    string
+	Created time.Time
+	// Waiting is true while the Fargate scheduler has not placed the pod.
+	Waiting bool
+	// Cost is the value of controller.kubernetes.io/pod-deletion-cost.
+	Cost string
+	// Trouble says what keeps the pod from ever starting, in the kubelet's own words;
+	// Fatal is true where waiting cannot help.
+	Trouble string
+	Fatal   bool
+	// Note says what a pod that is not ready waits for.
+	Note string
+}
+
+// view is one workload as the watches show it.
+type view struct {
+	// Found is false once the object is gone; its pods may still be leaving.
+	Found                             bool
+	Kind, UID                         string
+	Generation, Observed              int64
+	Desired, Replicas, Updated, Ready int32
+	Paused                            bool
+	Strategy                          string
+	// Start is the first ordinal of a StatefulSet; a rollout leaves the first Partition
+	// ordinals from there on alone.
+	Start, Partition int32
+	// Mark is the value of the annotation that a surge leaves, ResourceVersion the object's.
+	Mark, ResourceVersion string
+	// Stamp is the live value of the restartedAt annotation.
+	Stamp string
+	// Deadline is the controller's message when it has given the rollout up.
+	Deadline string
+	// Note is the controller's newest complaint.
+	Note string
+	Pods []podView
+}
+
+// complete tells whether the controller has seen the newest template and every
+// replica is made from it and ready (semantics 11).
+func (v view) complete() bool {
+	updated := v.Desired
+	if v.Kind == "StatefulSet" {
+		updated = max(0, v.Desired-v.Partition)
+	}
+	return v.Observed >= v.Generation && v.Replicas == v.Desired && v.Ready == v.Desired && v.Updated >= updated &&
+		v.Updated <= v.Desired
+}
+
+// standing are the lagging pods that will not leave by themselves.
+func (v view) standing() []podView {
+	var out []podView
+	for _, p := range v.Pods {
+		if p.Place == lagging && !p.Terminating {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// current counts the pods on nodes at the wanted minor.
+func (v view) current() (n int) {
+	for _, p := range v.Pods {
+		if p.Place == current {
+			n++
+		}
+	}
+	return n
+}
+
+// restarted tells whether a workload that this step has restarted is done: complete,
+// and every unfinished pod, terminating ones included, on a node at the wanted
+// minor (semantics 11). Pods that the watch does not show yet are missed by number.
+func (v view) restarted() bool {
+	staying := 0
+	for _, p := range v.Pods {
+		if p.Place != current {
+			return false
+		}
+		if !p.Terminating {
+			staying++
+		}
+	}
+	return v.complete() && staying >= int(v.Desired)
+}
+
+// clear tells whether a workload that this step has not restarted needs it no
+// longer: no pod lags, and not all of them are still on no node.
+func (v view) clear() bool {
+	for _, p := range v.Pods {
+		if p.Place == lagging {
+			return false
+		}
+	}
+	return len(v.Pods) == 0 || v.current() > 0
+}
+
+// settled is restarted or clear, as the workload is ours or not.
+func (v view) settled(ours bool) bool {
+	switch {
+	case !v.Found || v.Desired == 0:
+		return len(v.Pods) == 0
+	case ours:
+		return v.restarted()
+	}
+	return v.clear()
+}
+
+// pinned says what keeps a restart from moving the standing pods, or "".
+func (v view) pinned() string {
+	var ordinals []int
+	for _, p := range v.standing() {
+		if n, ok := survey.Ordinal(p.Name); ok {
+			ordinals = append(ordinals, n)
+		}
+	}
+	return pinned(v.Kind, v.Paused, v.Strategy, v.Start+v.Partition, ordinals)
+}
+
+// newest is the newest thing that the workload or one of its pods says about why it
+// is not done, or "".
+func (v view) newest() string {
+	for _, p := range v.Pods {
+		if p.Trouble != "" && p.Place != lagging && !p.Terminating {
+			return p.Name + ": " + p.Trouble
+		}
+	}
+	if v.Deadline != "" {
+		return v.Deadline
+	}
+	for _, p := range v.Pods {
+		if p.Note != "" && p.Place != lagging {
+			return p.Name + ": " + p.Note
+		}
+	}
+	return v.Note
+}
+
+// trouble is what keeps the rollout from ever being done, and whether that is
+// certain already. Pods of before the restart do not count: they are going.
+func (v view) trouble() (text string, fatal bool) {
+	for _, p := range v.Pods {
+		if p.Trouble == "" || p.Place == lagging || p.Terminating {
+			continue
+		}
+		if text == "" || p.Fatal {
+			text, fatal = p.Name+": "+p.Trouble, p.Fatal
+		}
+		if fatal {
+			return text, true
+		}
+	}
+	if v.Deadline != "" && v.Observed >= v.Generation {
+		return v.Deadline, true
+	}
+	return text, false
+}
+
+// unsettled names the pods that are not where they should be.
+func (v view) unsettled() string {
+	var out []string
+	for _, p := range v.Pods {
+		switch {
+		case p.Place == lagging && p.Terminating:
+			out = append(out, p.Name+" (terminating on the old kubelet)")
+		case p.Place == lagging:
+			out = append(out, p.Name+" (on the old kubelet)")
+		case p.Place == nowhere:
+			out = append(out, p.Name+" (on no node)")
+		case !p.Ready && !p.Terminating:
+			out = append(out, p.Name+" (not ready)")
+		}
+	}
+	return strings.Join(out, ", ")
+}
