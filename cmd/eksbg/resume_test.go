@@ -172,9 +172,13 @@ func changing(entries []wire.Entry) []moment {
 		if !e.Changing || !e.Accepted {
 			continue
 		}
-		key := e.Call + " " + e.Object
+		object := e.Object
+		if strings.Contains(e.Call, " pods") {
+			object = "" // pods have other names in the next run: the nth call it is
+		}
+		key := e.Call + " " + object
 		seen[key]++
-		out = append(out, moment{e.Call, e.Object, seen[key]})
+		out = append(out, moment{e.Call, object, seen[key]})
 	}
 	return out
 }
