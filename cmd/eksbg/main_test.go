@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
@@ -100,22 +101,32 @@ func cmdHop(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: hop CLUSTER MINOR")
 	}
-	ctx := context.Background()
+	ts.Check(hop(ts.Getenv, args[0], args[1]))
+}
+
+// hop upgrades a control plane as somebody beside eksbg would, to the end of the update.
+func hop(env func(string) string, cluster, minor string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	defer cancel()
 	api := eks.New(eks.Options{
-		Region: ts.Getenv("AWS_REGION"), BaseEndpoint: aws.String(ts.Getenv("AWS_ENDPOINT_URL_EKS")),
-		Credentials: credentials.NewStaticCredentialsProvider(ts.Getenv("AWS_ACCESS_KEY_ID"), ts.Getenv("AWS_SECRET_ACCESS_KEY"), ""),
+		Region: env("AWS_REGION"), BaseEndpoint: aws.String(env("AWS_ENDPOINT_URL_EKS")),
+		Credentials: credentials.NewStaticCredentialsProvider(env("AWS_ACCESS_KEY_ID"), env("AWS_SECRET_ACCESS_KEY"), ""),
 	})
-	out, err := api.UpdateClusterVersion(ctx, &eks.UpdateClusterVersionInput{Name: &args[0], Version: &args[1]})
-	ts.Check(err)
-	for deadline := time.Now().Add(deadline); ; time.Sleep(20 * time.Millisecond) { // as a person polls
-		u, err := api.DescribeUpdate(ctx, &eks.DescribeUpdateInput{Name: &args[0], UpdateId: out.Update.Id})
-		ts.Check(err)
+	out, err := api.UpdateClusterVersion(ctx, &eks.UpdateClusterVersionInput{Name: &cluster, Version: &minor})
+	if err != nil {
+		return err
+	}
+	for {
+		u, err := api.DescribeUpdate(ctx, &eks.DescribeUpdateInput{Name: &cluster, UpdateId: out.Update.Id})
 		switch {
+		case err != nil:
+			return err
 		case u.Update.Status == ekstypes.UpdateStatusSuccessful:
-			return
-		case u.Update.Status != ekstypes.UpdateStatusInProgress || time.Now().After(deadline):
-			ts.Fatalf("update %s of %s: %s", args[1], args[0], u.Update.Status)
+			return nil
+		case u.Update.Status != ekstypes.UpdateStatusInProgress:
+			return fmt.Errorf("the update of %s to %s: %s", cluster, minor, u.Update.Status)
 		}
+		time.Sleep(20 * time.Millisecond) // EKS has nothing to wait on
 	}
 }
 

@@ -14,11 +14,7 @@ import (
 // call and how long it is expected to take, what needs a look, and what to type
 // next. now is only used for the life of the credentials.
 func Plan(w io.Writer, p *state.Plan, now time.Time, next string) {
-	what := string(p.Variant)
-	if p.Operation != "" {
-		what = fmt.Sprintf("%s %s", p.Operation, p.Side)
-	}
-	fmt.Fprintf(w, "%s - %s - %s - %s\n\n", p.Name, what, versions(p), p.Region)
+	fmt.Fprintf(w, "%s\n\n", headline(p))
 	pair(w, p)
 	fmt.Fprintln(w)
 	if len(p.Steps) == 0 {
@@ -37,6 +33,15 @@ func Plan(w io.Writer, p *state.Plan, now time.Time, next string) {
 		}
 		fmt.Fprintf(w, "\n%-11s %s\n", label, next)
 	}
+}
+
+// headline says what the plan is of.
+func headline(p *state.Plan) string {
+	what := string(p.Variant)
+	if p.Operation != "" {
+		what = fmt.Sprintf("%s %s", p.Operation, p.Side)
+	}
+	return fmt.Sprintf("%s - %s - %s - %s", p.Name, what, versions(p), p.Region)
 }
 
 // nothing says why there is nothing to do.

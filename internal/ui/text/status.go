@@ -14,7 +14,7 @@ import (
 // why it stopped, and what to type next. holder is who runs it now, or "".
 func Status(w io.Writer, m *view.Model, now time.Time, holder, next string) {
 	p := m.Plan
-	fmt.Fprintf(w, "%s - %s - %s - %s\n", p.Name, p.Variant, versions(p), p.Region)
+	fmt.Fprintln(w, headline(p))
 	fmt.Fprintf(w, "run %s, from %s\n\n", p.Run, p.CreatedAt.UTC().Format("2006-01-02 15:04:05 UTC"))
 	for i, s := range m.Steps {
 		stepLine(w, i+1, s, now, holder != "")
