@@ -212,7 +212,7 @@ func (a *applied) unlock(ctx context.Context) {
 		return
 	}
 	if err := a.lock.Release(ctx); err != nil {
-		fmt.Fprintln(a.o.err, state.Clean(err.Error()))
+		fmt.Fprintln(a.o.err, clean(err.Error()))
 	}
 }
 

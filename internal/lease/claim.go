@@ -32,7 +32,7 @@ type claim struct {
 	// slept must see that time has passed.
 	renewed  time.Time
 	failing  error
-	since    time.Time // of failing
+	since    time.Time // without a renewal, while failing
 	lost     *Lost
 	released bool
 	changed  chan struct{}
@@ -148,9 +148,9 @@ func (c *claim) keep(written *coordinationv1.Lease, sent time.Time, before *coor
 	switch { // said before the changes that waited for it go on
 	case again && (before == nil || ptr.Deref(before.Spec.HolderIdentity, "") == ""):
 		c.note(fmt.Sprintf("the lock in cluster %s had been removed and was taken again; nobody else held it", c.cluster.Name))
-	case again && was != nil && sent.Sub(gap) > renewal:
+	case again && was != nil:
 		c.note(fmt.Sprintf("the lock in cluster %s is renewed again after %s without (%s)", c.cluster.Name,
-			sent.Sub(gap).Round(time.Second), aws.Message(was)))
+			sent.Sub(gap).Round(time.Second), reason(was)))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -202,7 +202,10 @@ func (c *claim) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.failing == nil {
-		c.since = c.now()
+		c.since = c.renewed
+		if !c.taken {
+			c.since = c.now()
+		}
 	}
 	c.failing = err
 	c.wake()
@@ -261,7 +264,7 @@ func (c *claim) guard(ctx context.Context, waiting func(string)) error {
 		}
 		if waiting != nil && failing != nil {
 			waiting(fmt.Sprintf("no change before the lock in cluster %s is renewed again; it was not since %s: %s",
-				c.cluster.Name, since.UTC().Format("15:04:05"), aws.Message(failing)))
+				c.cluster.Name, since.UTC().Format("15:04:05"), reason(failing)))
 		}
 		select {
 		case <-ctx.Done():

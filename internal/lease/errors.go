@@ -3,9 +3,11 @@ package lease
 import (
 	"errors"
 	"fmt"
+	"net/url"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/eksbg/eksbg/internal/aws"
 	"github.com/eksbg/eksbg/internal/state"
 )
 
@@ -67,4 +69,17 @@ func explain(cluster string, err error) error {
 			Cure: "allow the caller to get, create and update leases of coordination.k8s.io in " + Namespace + " (docs/permissions.md)"}
 	}
 	return fmt.Errorf("take the lock in cluster %s: %w", cluster, err)
+}
+
+// reason is why a renewal failed, without the address and the count of attempts.
+func reason(err error) string {
+	var gave *aws.GaveUpError
+	if errors.As(err, &gave) {
+		err = gave.Err
+	}
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err
+	}
+	return aws.Message(err)
 }
