@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -20,6 +21,25 @@ const startTime = 25 * time.Minute
 
 // keepLogs names the folder that the logs of clusters of failed tests are left in.
 const keepLogs = "EKSBG_E2E_LOGS"
+
+// logOf is a log of a test that stays when keepLogs says where.
+func logOf(t *testing.T, name string) io.Writer {
+	t.Helper()
+	to := os.Getenv(keepLogs)
+	if to == "" {
+		return io.Discard
+	}
+	dir := filepath.Join(to, t.Name())
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
 
 // stateFolder is where clusters keep their state and logs; the logs outlive a test that
 // fails.

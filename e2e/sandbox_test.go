@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"os/exec"
 	"testing"
@@ -85,7 +86,8 @@ func begin(t *testing.T, box *sandbox.Sandbox, args ...string) *process {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), deadline)
 	p := &process{cmd: exec.CommandContext(ctx, eksbg, args...), end: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), box.Env()...)
-	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
+	out := io.MultiWriter(&p.out, logOf(t, "eksbg.log"))
+	p.cmd.Stdout, p.cmd.Stderr = out, out
 	if err := p.cmd.Start(); err != nil {
 		cancel()
 		t.Fatal(err)

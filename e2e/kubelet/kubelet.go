@@ -64,7 +64,7 @@ func Start(o Options) (*Server, error) {
 		// Upgrades need HTTP/1.1.
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
 	}
-	s.wg.Go(func() { _ = s.server.ServeTLS(s, "", "") }) // ends with ErrServerClosed
+	s.wg.Go(func() { _ = s.server.ServeTLS(tunnels{s}, "", "") }) // ends with ErrServerClosed
 	s.wg.Go(s.accept)
 	return s, nil
 }
@@ -104,18 +104,22 @@ func (s *Server) tunnel(conn net.Conn) {
 	}
 }
 
-// Accept implements net.Listener: the tunnels are the connections.
-func (s *Server) Accept() (net.Conn, error) {
+// tunnels is the listener whose connections come through the proxy.
+type tunnels struct{ s *Server }
+
+func (t tunnels) Accept() (net.Conn, error) {
 	select {
-	case c := <-s.conns:
+	case c := <-t.s.conns:
 		return c, nil
-	case <-s.closed:
+	case <-t.s.closed:
 		return nil, net.ErrClosed
 	}
 }
 
-// Addr implements net.Listener.
-func (s *Server) Addr() net.Addr { return s.proxy.Addr() }
+func (t tunnels) Addr() net.Addr { return t.s.proxy.Addr() }
+
+// Close does nothing: the tunnels end with their Server.
+func (t tunnels) Close() error { return nil }
 
 // Close ends the kubelets and waits for them. A second Close does nothing.
 func (s *Server) Close() error {

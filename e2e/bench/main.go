@@ -1,0 +1,106 @@
+// Bench measures eksbg against real control planes: what reading a cluster takes, beside
+// the least that any client needs and beside kubectl, and what a restart of all pods
+// takes, beside a shell loop around kubectl. It prints the figures as Markdown, or puts
+// them into a page between two marks.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// options are what is measured.
+type options struct {
+	sizes         []int
+	batches       int
+	startup, stop time.Duration
+	repeat        int
+	restart       bool
+	page          string
+	// parallel is how many Deployments restart at the same time, from batches.
+	parallel int
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) (err error) {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	// Clients whose watches end with the clusters have nothing to say.
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
+	dir, err := os.MkdirTemp("", "eksbg-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	t, err := build(ctx, dir)
+	if err != nil {
+		return err
+	}
+	var all []*result
+	for _, pods := range o.sizes {
+		r, err := measure(ctx, t, pods, o)
+		if err != nil {
+			return fmt.Errorf("with %d pods: %w", pods, err)
+		}
+		all = append(all, r)
+	}
+	text := report(all, o, machine())
+	if o.page == "" {
+		_, err := io.WriteString(os.Stdout, text)
+		return err
+	}
+	return insert(o.page, text)
+}
+
+func parse(args []string) (options, error) {
+	var o options
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	sizes := f.String("pods", "200,1000,5000", "how many pods, one size after the other")
+	f.IntVar(&o.batches, "batches", 10, "a restart takes the Deployments in so many batches")
+	f.DurationVar(&o.startup, "startup", 10*time.Second, "how long Fargate takes to start a pod")
+	f.DurationVar(&o.stop, "stop", 2*time.Second, "how long a pod takes to end")
+	f.IntVar(&o.repeat, "repeat", 5, "how often each read is measured; the median counts")
+	f.BoolVar(&o.restart, "restart", true, "measure restarts too")
+	f.StringVar(&o.page, "page", "", "put the figures into this Markdown `file`")
+	if err := f.Parse(args); err != nil {
+		return options{}, err
+	}
+	for _, s := range strings.Split(*sizes, ",") {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < replicas || n%replicas != 0 {
+			return options{}, fmt.Errorf("-pods %s: a number of pods is a multiple of %d", s, replicas)
+		}
+		o.sizes = append(o.sizes, n)
+	}
+	if o.batches < 1 || o.repeat < 1 {
+		return options{}, errors.New("-batches and -repeat are at least 1")
+	}
+	return o, nil
+}
+
+// say tells who waits what is going on.
+func say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
+}
