@@ -101,7 +101,10 @@ func deployment(s *subject) []way {
 		// So does the controller (ResolveFenceposts): nothing would move otherwise.
 		away = 1
 	}
-	rollout := s.rollout(away, surge+away)
+	// The controller holds n + surge pods that do not terminate. When surge + away new ones
+	// are ready it deletes as many old ones and makes the next at once, while those that
+	// terminate keep their address; there are n of them in all.
+	rollout := s.rollout(away, min(2*surge+away, n))
 	if s.w.Strategy == cluster.StrategyRecreate {
 		rollout = s.rollout(n, 0)
 	}
