@@ -136,6 +136,26 @@ func TestJobsThatMayNotBeDeletedStopTheRun(t *testing.T) {
 	}
 }
 
+// A put-back that is due is the open run's own: no other command makes it.
+func TestARestartDoesNotTakeUpAnOpenRunsPutBack(t *testing.T) {
+	t.Parallel()
+	box := startSandbox(t, "hot", testSpeed)
+	box.Fail(sandbox.Failure{Cluster: "green", Status: 502, Percent: 50, Share: 0.3})
+	// Attach, 10 %: the third change of the listener is the put-back.
+	held := holdAt(t, box, wire.Fault{Call: "elbv2:ModifyListener", Nth: 3, Hold: "before"})
+	p := apply(t, box)
+	p.reaches(t, held)
+	kill(t, p)
+	before := len(changing(requests(t, box)))
+	out, exit := runOnce(t, box, nil, restartArgs(box)...)
+	if exit != 3 || len(changing(requests(t, box))) != before {
+		t.Errorf("exit %d, want 3 and no change\n%s", exit, out)
+	}
+	says(t, out, "(apply) is open", "eksbg apply "+box.PlanFile())
+	box.Heal("green")
+	applyExit(t, box, 5)
+}
+
 // Room that cannot be read is no room: it blocks until it is waived by name.
 func TestUnreadableRoomBlocksUntilWaived(t *testing.T) {
 	t.Parallel()

@@ -197,12 +197,12 @@ func (s *session) leftovers(inv *cluster.Inventory, side state.Side, now time.Ti
 	}
 	switch del := all.Deletable(); len(del) {
 	case 0:
+		return fmt.Sprintf("%s; none may be deleted now: %s", all, all[0].Keep)
 	case len(all):
 		return fmt.Sprintf("%s; to delete them\n%s", all, jobsCommand(s.planPath, side, ""))
 	default:
 		return fmt.Sprintf("%s; to delete %d of them\n%s", all, len(del), jobsCommand(s.planPath, side, ""))
 	}
-	return all.String()
 }
 
 type lagDocument struct {

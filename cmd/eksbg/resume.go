@@ -30,6 +30,9 @@ func (a *applied) archive(j *state.Journal) error {
 // A put-back that is due waits for none of them (semantics 12, 14): it is made to the
 // entrances that the run itself recorded.
 func (a *applied) mayResume(ctx context.Context, j *state.Journal) error {
+	if err := a.samePart(j); err != nil {
+		return err
+	}
 	if _, due := cutover.PutBackDue(j); due {
 		if len(j.Plan().Entrances) > 0 {
 			a.file.Traffic = nil
@@ -42,9 +45,6 @@ func (a *applied) mayResume(ctx context.Context, j *state.Journal) error {
 	if a.saved != nil && a.saved.Run != j.Plan().Run {
 		return &state.Stop{Code: state.ExitStale, Why: fmt.Sprintf("run %s is open, and the saved plan is of another one", j.Plan().Run),
 			Cure: applyCommand(j.Plan().File, a.o.state)}
-	}
-	if err := a.samePart(j); err != nil {
-		return err
 	}
 	if err := a.sameFile(j); err != nil {
 		return err

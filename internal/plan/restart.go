@@ -149,7 +149,7 @@ func (b *builder) restartFindings(s state.StepSpec) {
 	}
 	if len(running) > 0 {
 		b.find(state.Finding{Check: "restart/jobs", Severity: state.SeverityInfo, Side: s.Side, Step: s.ID,
-			Text: fmt.Sprintf("%d Jobs still run and are waited for, at most %s: %s", len(running), short(b.file.Restart.JobTimeout.D()), few(running, 5))})
+			Text: fmt.Sprintf("waited for, at most %s, since they still run: %s", short(b.file.Restart.JobTimeout.D()), few(running, 5))})
 	}
 	b.room(s, items)
 }
@@ -244,7 +244,7 @@ func (b *builder) finishedFindings() {
 		deletes := b.has(state.KindJobs, side)
 		del := ls.Deletable()
 		if kept := ls.Kept(); len(kept) > 0 && len(del) > 0 {
-			f.Text += fmt.Sprintf("; %d may be deleted, holding %d", len(del), del.Addresses())
+			f.Text += fmt.Sprintf("; %d of them may be deleted, with %d of the addresses", len(del), del.Addresses())
 		} else if len(kept) > 0 {
 			f.Text += "; none may be deleted: " + kept[0].Keep
 		}

@@ -141,7 +141,7 @@ func TestFindingsOfARestart(t *testing.T) {
 		"restart/shop/Deployment/d0": {"away for a moment"},
 		"restart/shop/Deployment/d1": {"cannot be restarted: paused Deployment", "before the cutover"},
 		"restart/shop/Deployment/d3": {"has no room"},
-		"restart/jobs":               {"1 Jobs still run", "1h", "shop/Job/report"},
+		"restart/jobs":               {"still run", "1h", "shop/Job/report"},
 		plan.RoomCheck:               {"the vCPU quota could not be read"},
 	} {
 		got, ok := finding(p, check)

@@ -79,7 +79,11 @@ func Finished(inv *cluster.Inventory, age time.Duration, now time.Time) Leftover
 	}
 	for i := range out {
 		out[i].Addresses = addresses(inv, out[i].Pods)
-		if out[i].Keep == "" && (out[i].At.IsZero() || now.Sub(out[i].At) < age) {
+		switch {
+		case out[i].Keep != "":
+		case out[i].At.IsZero():
+			out[i].Keep = "does not say when it finished"
+		case now.Sub(out[i].At) < age:
 			out[i].Keep = "finished less than " + age.String() + " ago"
 		}
 	}

@@ -111,7 +111,7 @@ func TestWhichFinishedJobsMayGo(t *testing.T) {
 		"shop/Job/nightly-29419": "history limits of shop/CronJob/nightly",
 		"shop/Job/nightly-29400": "history limits of shop/CronJob/nightly",
 		"shop/Job/import-2":      "less than 1h0m0s",
-		"shop/Job/unknown":       "less than",
+		"shop/Job/unknown":       "does not say when",
 		"shop/Job/etl-1":         "Workflow.argoproj.io etl",
 		"shop/Pod/etl-step":      "belongs to shop/Workflow/etl",
 		"shop/Pod/db-0":          "belongs to shop/StatefulSet/db",
