@@ -13,10 +13,11 @@ import (
 
 var (
 	minorPattern = regexp.MustCompile(`^1\.\d+$`)
-	kinds        = []string{"Deployment", "StatefulSet", "Job", "CronJob", "Pod"}
+	kinds        = []string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Rollout", "CloneSet", "Job", "CronJob", "Pod"}
 	strategies   = map[string][]string{
 		"Deployment":  {"RollingUpdate", "Recreate"},
 		"StatefulSet": {"RollingUpdate", "OnDelete"},
+		"DaemonSet":   {"RollingUpdate", "OnDelete"},
 	}
 )
 
@@ -77,13 +78,18 @@ func (c *Cluster) check(at string, bad complain) {
 			bad("%s: kind %q; it can be %s", here, w.Kind, strings.Join(kinds, ", "))
 		case seen[id]:
 			bad("%s: %s is there twice", here, id)
-		case w.Kind == "CronJob" && w.Schedule == "":
-			bad("%s: %s needs a schedule", here, id)
-		}
-		if of := strategies[w.Kind]; of != nil && !slices.Contains(of, w.Strategy) {
-			bad("%s: strategy %q; a %s can have %s", here, w.Strategy, w.Kind, strings.Join(of, ", "))
+		default:
+			w.check(c, here, bad)
 		}
 		seen[id] = true
+	}
+	if c.GitOps != nil {
+		c.GitOps.check(c, at+".gitops", bad)
+	}
+	for _, n := range c.Nodes {
+		if n.Name == "" || n.Kubelet != "" && !minorPattern.MatchString(n.Kubelet) {
+			bad("%s.nodes: %q needs a name, and a minor as kubelet", at, n.Name)
+		}
 	}
 }
 

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
-	"strings"
 	"time"
 
 	"github.com/eksbg/eksbg/internal/sandbox/kube"
@@ -32,53 +30,11 @@ func (s *Sandbox) startClusters(ctx context.Context) error {
 		if err := s.clusters[side].kube.Settle(ctx); err != nil {
 			return fmt.Errorf("settle cluster %s: %w", s.clusters[side].name, err)
 		}
-		if err := s.pause(ctx, s.clusters[side]); err != nil {
+		if err := s.afterwards(ctx, s.clusters[side]); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// pause holds the Deployments that the scenario wants paused, now that they stand: one
-// that is made paused never gets a pod.
-func (s *Sandbox) pause(ctx context.Context, c *cluster) error {
-	for _, w := range s.scenario.Side(c.side).Workloads {
-		if w.Kind != "Deployment" || !w.Paused {
-			continue
-		}
-		path := "/apis/apps/v1/namespaces/" + w.Namespace + "/deployments/" + w.Name
-		r, err := http.NewRequestWithContext(ctx, http.MethodPatch, path, strings.NewReader(`{"spec":{"paused":true}}`))
-		if err != nil {
-			return err
-		}
-		r.Header.Set("Authorization", "Bearer "+c.token)
-		r.Header.Set("Content-Type", "application/merge-patch+json")
-		a := &status{header: http.Header{}}
-		c.kube.ServeHTTP(a, r)
-		if a.code != http.StatusOK {
-			return fmt.Errorf("pause %s/%s of cluster %s: the API server answers %d", w.Namespace, w.Name, c.name, a.code)
-		}
-	}
-	return nil
-}
-
-// status keeps nothing of an answer but its code.
-type status struct {
-	header http.Header
-	code   int
-}
-
-func (s *status) Header() http.Header { return s.header }
-
-func (s *status) WriteHeader(code int) {
-	if s.code == 0 {
-		s.code = code
-	}
-}
-
-func (s *status) Write(p []byte) (int, error) {
-	s.WriteHeader(http.StatusOK)
-	return len(p), nil
 }
 
 func (s *Sandbox) startCluster(ctx context.Context, side string, nth int64) error {
@@ -123,10 +79,8 @@ func (s *Sandbox) startCluster(ctx context.Context, side string, nth int64) erro
 	if err := s.eks.SetEndpoint(c.name, c.url, c.kube.CA()); err != nil {
 		return err
 	}
-	for _, o := range def.objects() {
-		if err := c.kube.Create(o); err != nil {
-			return fmt.Errorf("seed: %w", err)
-		}
+	if err := s.seedCluster(ctx, c); err != nil {
+		return err
 	}
 	s.mu.Lock()
 	s.clusters[side] = c

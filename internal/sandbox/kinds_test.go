@@ -61,7 +61,18 @@ func TestEveryKindComesUp(t *testing.T) {
       - {namespace: jobs, kind: Job, name: finished}
       - {namespace: jobs, kind: Job, name: running, runs: 24h}
       - {namespace: jobs, kind: CronJob, name: nightly, schedule: "0 4 * * *", suspend: true}
+      - {namespace: jobs, kind: CronJob, name: hourly, schedule: "0 * * * *", ran: 2}
       - {namespace: jobs, kind: Pod, name: bare}
+      - {namespace: old, kind: ReplicaSet, name: set, replicas: 2, priorityClass: urgent}
+      - {namespace: old, kind: ReplicationController, name: rc, replicas: 2, maxDisrupted: "1"}
+      - {namespace: old, kind: CloneSet, name: clones, replicas: 2}
+      - {namespace: old, kind: Rollout, name: canary, replicas: 2, maxSurge: "1"}
+      - {namespace: old, kind: StatefulSet, name: ring, replicas: 2, start: 5, parallel: true}
+      - {namespace: old, kind: Deployment, name: hook, port: 9443, webhook: hook.example.com}
+      - {namespace: old, kind: DaemonSet, name: agent}
+      - {namespace: old, kind: Pod, name: probe, static: true, node: n1}
+    nodes: [{name: n1, kubelet: "1.30", zone: eu-west-1a}]
+    priorityClasses: {urgent: 7}
 `, 1)
 	s, err := sandbox.Parse("kinds", []byte(text))
 	if err != nil {
@@ -74,6 +85,9 @@ func TestEveryKindComesUp(t *testing.T) {
 		"web/app=web": "Running Running", "web/tier=back": "Running", "web/app=none": "",
 		"data/app=ordered": "Running Running", "data/app=manual": "Running",
 		"jobs/app=finished": corev1.PodSucceeded, "jobs/app=running": "Running", "jobs/app=nightly": "", "jobs/app=bare": "Running",
+		"jobs/app=hourly": "Succeeded Succeeded",
+		"old/app=set":     "Running Running", "old/app=rc": "Running Running", "old/app=clones": "Running Running", "old/app=canary": "Running Running",
+		"old/app=ring": "Running Running", "old/app=hook": "Running", "old/app=agent": "Running", "old/app=probe": "Running",
 	} {
 		ns, selector, _ := strings.Cut(pod, "/")
 		if got := phases(t, blue, ns, selector); got != string(want) {
@@ -98,6 +112,69 @@ func TestEveryKindComesUp(t *testing.T) {
 	if err != nil || cron.Spec.Schedule != "0 4 * * *" {
 		t.Errorf("the CronJob is %+v, %v", cron, err)
 	}
+}
+
+// What the owners of the world look like to a client.
+func TestOwnersAreTheRealOnes(t *testing.T) {
+	world := serve(t, load(t, "owners"), fast)
+	k := userOf(t, world, 1).kube(sandbox.Green)
+	ctx := t.Context()
+	owner := func(ns, app string) string {
+		pods := must[*podList](t)(k.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{LabelSelector: "app=" + app}))
+		for _, p := range pods.Items {
+			if ref := metav1.GetControllerOf(&p); ref != nil {
+				return ref.APIVersion + " " + ref.Kind
+			}
+		}
+		return ""
+	}
+	for _, c := range []struct{ ns, app, want string }{
+		{"legacy", "pair", "apps/v1 ReplicaSet"}, {"legacy", "oldest", "v1 ReplicationController"}, {"legacy", "clones", "apps.kruise.io/v1alpha1 CloneSet"},
+		{"legacy", "canary", "apps/v1 ReplicaSet"}, {"batch", "shell", ""}, {"kube-system", "node-probe", "v1 Node"}, {"kube-system", "node-agent", "apps/v1 DaemonSet"},
+		{"batch", "nightly", "batch/v1 Job"},
+	} {
+		if got := owner(c.ns, c.app); got != c.want {
+			t.Errorf("%s/%s belongs to %q, want %q", c.ns, c.app, got, c.want)
+		}
+	}
+	hooks, err := k.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	if err != nil || len(hooks.Items) != 1 || *hooks.Items[0].Webhooks[0].FailurePolicy != "Fail" || hooks.Items[0].Webhooks[0].ClientConfig.Service.Namespace != "policy" {
+		t.Errorf("webhooks %+v, %v", hooks, err)
+	}
+	jobs, err := k.BatchV1().Jobs("batch").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := 0
+	for _, j := range jobs.Items {
+		if ref := metav1.GetControllerOf(&j); ref != nil && ref.Kind == "CronJob" && ref.Name == "nightly" && j.Status.Succeeded == 1 {
+			made++
+		}
+	}
+	if made != 2 {
+		t.Errorf("the CronJob has %d finished Jobs, want 2", made)
+	}
+}
+
+// A Deployment under GitOps loses the annotation of a restart again, and its
+// managedFields say who took it.
+func TestGitOpsRevertsRestarts(t *testing.T) {
+	world := serve(t, load(t, "owners"), fast)
+	k := userOf(t, world, 1).kube(sandbox.Green)
+	deps := k.AppsV1().Deployments("shop")
+	patch := []byte(`{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"2026-11-30T10:00:00Z"}}}}}`)
+	if _, err := deps.Patch(t.Context(), "kept", "application/strategic-merge-patch+json", patch, metav1.PatchOptions{FieldManager: "eksbg"}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the annotation is gone, and everything as it was", func() bool {
+		d := must[*deployment](t)(deps.Get(t.Context(), "kept", metav1.GetOptions{}))
+		by := ""
+		for _, e := range d.ManagedFields {
+			by += e.Manager + " "
+		}
+		return len(d.Spec.Template.Annotations) == 0 && d.Generation >= 3 && d.Status.ReadyReplicas == 2 && d.Status.Replicas == 2 &&
+			d.Status.UpdatedReplicas == 2 && !strings.Contains(by, "eksbg")
+	})
 }
 
 // phases lists the phases of the pods that a selector matches.

@@ -143,6 +143,9 @@ func (s *Scenario) scale(speed float64) {
 	// world's time alone.
 	p.Patience = divided(p.Patience, speed, 5*time.Second)
 	p.Timeout = divided(p.Timeout, speed, time.Minute)
+	p.JobTimeout = divided(p.JobTimeout, speed, time.Minute)
+	p.Pending = divided(p.Pending, speed, 3*time.Second)
+	p.FinishedAge = divided(p.FinishedAge, speed, 0)
 	for i := range p.Gates {
 		if h := p.Gates[i].HTTP; h != nil {
 			scaled := *h

@@ -2,11 +2,13 @@ package sandbox
 
 import (
 	"maps"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -17,8 +19,9 @@ import (
 // builtInNamespaces are in every cluster already.
 var builtInNamespaces = map[string]bool{"default": true, "kube-system": true, "kube-public": true, "kube-node-lease": true}
 
-// objects turns the workloads of a cluster into what a user would have applied:
-// namespaces first, then each workload after its service and disruption budget.
+// objects turns what runs in a cluster into what a user would have applied: namespaces
+// and priority classes first, then each workload after its service, disruption budget
+// and webhook.
 func (c *Cluster) objects() []runtime.Object {
 	var objs []runtime.Object
 	seen := maps.Clone(builtInNamespaces)
@@ -31,12 +34,24 @@ func (c *Cluster) objects() []runtime.Object {
 			})
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(c.Priorities)) {
+		objs = append(objs, &schedulingv1.PriorityClass{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "scheduling.k8s.io/v1", Kind: "PriorityClass"},
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Value: c.Priorities[name],
+		})
+	}
+	for _, n := range c.Nodes {
+		objs = append(objs, n.object(c.Version))
+	}
 	for _, w := range c.Workloads {
 		if w.Port != 0 || w.Kind == "StatefulSet" {
 			objs = append(objs, w.service())
 		}
-		if w.MinAvailable != "" {
+		if w.MinAvailable != "" || w.MaxDisrupted != "" {
 			objs = append(objs, w.budget())
+		}
+		if w.Webhook != "" {
+			objs = append(objs, w.webhook())
 		}
 		objs = append(objs, w.object())
 	}
@@ -44,25 +59,36 @@ func (c *Cluster) objects() []runtime.Object {
 }
 
 func (w Workload) object() runtime.Object {
+	kind := func(apiVersion string) metav1.TypeMeta { return metav1.TypeMeta{APIVersion: apiVersion, Kind: w.Kind} }
 	switch w.Kind {
 	case "StatefulSet":
 		return w.statefulSet()
+	case "DaemonSet":
+		return &appsv1.DaemonSet{TypeMeta: kind("apps/v1"), ObjectMeta: w.meta(), Spec: appsv1.DaemonSetSpec{
+			Selector: w.selector(), Template: w.template(), UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.DaemonSetUpdateStrategyType(w.Strategy)}}}
+	case "ReplicaSet":
+		return &appsv1.ReplicaSet{TypeMeta: kind("apps/v1"), ObjectMeta: w.meta(), Spec: appsv1.ReplicaSetSpec{
+			Replicas: w.replicas(), Selector: w.selector(), Template: w.template()}}
+	case "ReplicationController":
+		return &corev1.ReplicationController{TypeMeta: kind("v1"), ObjectMeta: w.meta(), Spec: corev1.ReplicationControllerSpec{
+			Replicas: w.replicas(), Selector: w.selector().MatchLabels, Template: ptr(w.template())}}
+	case "Rollout":
+		return w.rollout()
+	case "CloneSet":
+		return &kube.CloneSet{TypeMeta: kind(kube.CloneSetGroup.String()), ObjectMeta: w.meta(), Spec: kube.CloneSetSpec{
+			Replicas: w.replicas(), Selector: w.selector(), Template: w.template()}}
 	case "Job":
-		return &batchv1.Job{
-			TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"}, ObjectMeta: w.meta(), Spec: w.jobSpec(),
-		}
+		return &batchv1.Job{TypeMeta: kind("batch/v1"), ObjectMeta: w.meta(), Spec: w.jobSpec()}
 	case "CronJob":
 		return &batchv1.CronJob{
-			TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "CronJob"}, ObjectMeta: w.meta(),
+			TypeMeta: kind("batch/v1"), ObjectMeta: w.meta(),
 			Spec: batchv1.CronJobSpec{
 				Schedule: w.Schedule, Suspend: ptr(w.Suspend), ConcurrencyPolicy: batchv1.AllowConcurrent,
 				JobTemplate: batchv1.JobTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: w.labels()}, Spec: w.jobSpec()},
 			},
 		}
 	case "Pod":
-		meta := w.meta()
-		meta.Labels = w.labels()
-		return &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: meta, Spec: w.podSpec(corev1.RestartPolicyAlways)}
+		return w.pod()
 	default:
 		return w.deployment()
 	}
@@ -89,6 +115,12 @@ func (w Workload) statefulSet() *appsv1.StatefulSet {
 			Replicas: w.replicas(), Selector: w.selector(), Template: w.template(), ServiceName: w.Name,
 			UpdateStrategy: appsv1.StatefulSetUpdateStrategy{Type: appsv1.StatefulSetUpdateStrategyType(w.Strategy)},
 		},
+	}
+	if w.Start > 0 {
+		s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: w.Start}
+	}
+	if w.Parallel {
+		s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement
 	}
 	if w.Partition > 0 {
 		s.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{Partition: ptr(w.Partition)}
@@ -129,12 +161,14 @@ func (w Workload) service() *corev1.Service {
 func (w Workload) budget() *policyv1.PodDisruptionBudget {
 	return &policyv1.PodDisruptionBudget{
 		TypeMeta: metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"}, ObjectMeta: w.meta(),
-		Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: amount(w.MinAvailable), Selector: w.selector()},
+		Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: amount(w.MinAvailable), MaxUnavailable: amount(w.MaxDisrupted), Selector: w.selector()},
 	}
 }
 
 func (w Workload) template() corev1.PodTemplateSpec {
-	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: w.labels()}, Spec: w.podSpec(corev1.RestartPolicyAlways)}
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: w.labels(), Annotations: w.mishaps()}, Spec: w.podSpec(corev1.RestartPolicyAlways),
+	}
 }
 
 func (w Workload) podSpec(restart corev1.RestartPolicy) corev1.PodSpec {
@@ -142,7 +176,9 @@ func (w Workload) podSpec(restart corev1.RestartPolicy) corev1.PodSpec {
 	if w.Port != 0 {
 		c.Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: w.Port, Protocol: corev1.ProtocolTCP}}
 	}
-	return corev1.PodSpec{Containers: []corev1.Container{c}, RestartPolicy: restart, TerminationGracePeriodSeconds: w.Grace}
+	return corev1.PodSpec{
+		Containers: []corev1.Container{c}, RestartPolicy: restart, TerminationGracePeriodSeconds: w.Grace, PriorityClassName: w.PriorityClass,
+	}
 }
 
 func (w Workload) meta() metav1.ObjectMeta {

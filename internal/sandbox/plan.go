@@ -36,7 +36,7 @@ upgrade:
   addons: {{with .Plan.Addons}}{{.}}{{else}}required{{end}}
 {{- with .Plan.Polling}}
   polling: {{.}}{{end}}
-{{- if or .Plan.MaxParallel .Plan.Order .Plan.Timeout .Skip}}
+{{- if .Restart}}
 
 restart:
 {{- with .Plan.MaxParallel}}
@@ -45,6 +45,23 @@ restart:
   order: [{{range $i, $n := .}}{{if $i}}, {{end}}{{$n}}{{end}}]{{end}}
 {{- with .Plan.Timeout}}
   timeout: {{.}}{{end}}
+{{- with .Plan.Pending}}
+  pending: {{.}}{{end}}
+{{- with .Plan.JobTimeout}}
+  jobTimeout: {{.}}{{end}}
+{{- with .Plan.CronJobs}}
+  cronJobs: {{.}}{{end}}
+{{- with .Plan.FinishedJobs}}
+  finishedJobs: {{.}}{{end}}
+{{- with .Plan.FinishedAge}}
+  finishedAge: {{.}}{{end}}
+{{- with .Plan.Resolve}}
+  resolve: {{q .}}{{end}}
+{{- with .Plan.Allow}}
+  allow:
+{{- range .}}
+    - {owner: {{.Owner}}, action: {{.Action}}, reason: {{q .Reason}}}
+{{- end}}{{end}}
 {{- with .Skip}}
   skip:
 {{- range .}}
@@ -112,6 +129,8 @@ type planData struct {
 	Gates                                         []Gate
 	Waive, Skip                                   []accepted
 	Traffic                                       []planTarget
+	// Restart is true where restart is more than its defaults.
+	Restart bool
 }
 
 // accepted is a waiver or a skip with its last day.
@@ -137,7 +156,10 @@ func (s *Sandbox) plan() ([]byte, error) {
 	for _, k := range s.scenario.Plan.Skip {
 		data.Skip = append(data.Skip, accepted{k.Owner, k.Reason, s.day(k.Days)})
 	}
-	for _, e := range s.scenario.Plan.Traffic {
+	p := s.scenario.Plan
+	data.Restart = p.MaxParallel > 0 || p.Timeout > 0 || p.Pending > 0 || p.JobTimeout > 0 || p.FinishedAge > 0 ||
+		len(p.Order)+len(p.Skip)+len(p.Allow)+len(p.CronJobs)+len(p.FinishedJobs)+len(p.Resolve) > 0
+	for _, e := range p.Traffic {
 		t, err := s.target(e)
 		if err != nil {
 			return nil, err

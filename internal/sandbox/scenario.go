@@ -66,10 +66,18 @@ type Plan struct {
 	Order       []string      `yaml:"order,omitempty"`
 	Timeout     time.Duration `yaml:"timeout,omitempty"`
 	Skip        []Skip        `yaml:"skip,omitempty"`
-	Waive       []Waive       `yaml:"waive,omitempty"`
-	Approvals   []string      `yaml:"approvals,omitempty"`
-	OnStop      string        `yaml:"onStop,omitempty"`
-	Gates       []Gate        `yaml:"gates,omitempty"`
+	Allow       []Allow       `yaml:"allow,omitempty"`
+	// What follows are knobs of restart by the same name.
+	CronJobs     string        `yaml:"cronJobs,omitempty"`
+	FinishedJobs string        `yaml:"finishedJobs,omitempty"`
+	FinishedAge  time.Duration `yaml:"finishedAge,omitempty"`
+	JobTimeout   time.Duration `yaml:"jobTimeout,omitempty"`
+	Pending      time.Duration `yaml:"pending,omitempty"`
+	Resolve      string        `yaml:"resolve,omitempty"`
+	Waive        []Waive       `yaml:"waive,omitempty"`
+	Approvals    []string      `yaml:"approvals,omitempty"`
+	OnStop       string        `yaml:"onStop,omitempty"`
+	Gates        []Gate        `yaml:"gates,omitempty"`
 	// Traffic lists what the plan moves, in the words of the scenario: "record NAME"
 	// of a zone, "listener NAME" or "rule NAME PRIORITY" of a load balancer.
 	Traffic []Entrance `yaml:"traffic"`
@@ -80,6 +88,13 @@ type Skip struct {
 	Owner  string `yaml:"owner"`
 	Reason string `yaml:"reason"`
 	Days   int    `yaml:"days"`
+}
+
+// Allow is something that the plan file permits the restart to do with an owner.
+type Allow struct {
+	Owner  string `yaml:"owner"`
+	Action string `yaml:"action"`
+	Reason string `yaml:"reason"`
 }
 
 // Waive is a finding that the plan file accepts, for a number of days from the start.
@@ -151,11 +166,16 @@ type Cluster struct {
 	Name    string `yaml:"name"`
 	Version string `yaml:"version"`
 	// MaxNodes bounds how many Fargate nodes may exist at once; 0 is no limit.
-	MaxNodes  int        `yaml:"maxNodes,omitempty"`
-	Subnets   []Subnet   `yaml:"subnets"`
-	Addons    []Addon    `yaml:"addons,omitempty"`
-	Profiles  []Profile  `yaml:"fargateProfiles"`
-	Workloads []Workload `yaml:"workloads,omitempty"`
+	MaxNodes int       `yaml:"maxNodes,omitempty"`
+	Subnets  []Subnet  `yaml:"subnets"`
+	Addons   []Addon   `yaml:"addons,omitempty"`
+	Profiles []Profile `yaml:"fargateProfiles"`
+	// Nodes are EC2 instances beside Fargate; Priorities the priority classes of the user.
+	Nodes      []Node           `yaml:"nodes,omitempty"`
+	Priorities map[string]int32 `yaml:"priorityClasses,omitempty"`
+	Workloads  []Workload       `yaml:"workloads,omitempty"`
+	// GitOps reverts what others write.
+	GitOps *GitOps `yaml:"gitops,omitempty"`
 }
 
 // Subnet is a private subnet of the cluster's VPC.
@@ -184,37 +204,6 @@ type Profile struct {
 type ProfileSelector struct {
 	Namespace string            `yaml:"namespace"`
 	Labels    map[string]string `yaml:"labels,omitempty"`
-}
-
-// Workload is one thing that runs: a Deployment, StatefulSet, Job, CronJob or Pod,
-// with the PodDisruptionBudget and Service that go with it.
-type Workload struct {
-	Namespace string `yaml:"namespace"`
-	Kind      string `yaml:"kind"`
-	Name      string `yaml:"name"`
-	// Replicas is 1 unless it is given; Jobs and CronJobs take it as completions.
-	Replicas *int32 `yaml:"replicas,omitempty"`
-	// Labels are put on the pods beside app: NAME, which selects them.
-	Labels map[string]string `yaml:"labels,omitempty"`
-	Image  string            `yaml:"image,omitempty"`
-	// Strategy is RollingUpdate (default), Recreate or OnDelete; Partition holds
-	// ordinals of a StatefulSet back; Paused is a Deployment's.
-	Strategy       string `yaml:"strategy,omitempty"`
-	MaxSurge       string `yaml:"maxSurge,omitempty"`
-	MaxUnavailable string `yaml:"maxUnavailable,omitempty"`
-	Partition      int32  `yaml:"partition,omitempty"`
-	Paused         bool   `yaml:"paused,omitempty"`
-	// Schedule is a CronJob's; Suspend stops it.
-	Schedule string `yaml:"schedule,omitempty"`
-	Suspend  bool   `yaml:"suspend,omitempty"`
-	// Runs is how long the pods of a Job or CronJob run; with 0 a Job has finished when
-	// the world begins, and a CronJob's pods run as long as a pod takes to start.
-	Runs time.Duration `yaml:"runs,omitempty"`
-	// MinAvailable makes a PodDisruptionBudget; Port a Service.
-	MinAvailable string `yaml:"minAvailable,omitempty"`
-	Port         int32  `yaml:"port,omitempty"`
-	// Grace is the pods' termination grace period in seconds; nil is 30.
-	Grace *int64 `yaml:"graceSeconds,omitempty"`
 }
 
 // Zone is a hosted zone.

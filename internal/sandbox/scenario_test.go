@@ -17,7 +17,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestBuiltInScenariosLoad(t *testing.T) {
-	want := []string{"article", "flaky", "hot", "stuck"}
+	want := []string{"article", "flaky", "hot", "owners", "stuck"}
 	if got := sandbox.Names(); !slices.Equal(got, want) {
 		t.Fatalf("built in are %v, want %v", got, want)
 	}
@@ -107,29 +107,33 @@ func TestScenarioIsStrict(t *testing.T) {
 		text string
 		want []string
 	}{
-		"unknown field":      {replaced("region:", "regoin:"), []string{"regoin", "[2:1]"}},
-		"unknown deep field": {replaced("replicas: 2", "replica: 2"), []string{"replica", "[14:"}},
-		"duplicate key":      {minimal + "name: again\n", []string{"already defined", "name"}},
-		"wrong type":         {replaced("replicas: 2", "replicas: two"), []string{"[14:"}},
-		"wrong duration":     {minimal + "durations: {controlPlane: 9 minutes}\n", []string{"9 minutes", "1h30m"}},
-		"no unit":            {minimal + "durations: {controlPlane: 9}\n", []string{`"9"`, "1h30m"}},
-		"two documents":      {minimal + "---\nname: more\n", []string{"more than one document"}},
-		"empty":              {"", []string{"is empty"}},
-		"no region":          {replaced("region: eu-west-1", `region: ""`), []string{"region is missing"}},
-		"same cluster twice": {replaced("tiny-green", "tiny-blue"), []string{"same name", "tiny-blue"}},
-		"no minor":           {replaced(`version: "1.31"`, `version: "1.31.4"`), []string{"clusters.blue.version", "1.31.4"}},
-		"kind":               {replaced("kind: Deployment", "kind: DaemonSet"), []string{"DaemonSet", "workloads[0]"}},
-		"strategy":           {replaced("replicas: 2", "replicas: 2, strategy: OnDelete"), []string{"OnDelete", "Recreate"}},
-		"no loopback":        {replaced("127.31.9.1", "10.0.0.1"), []string{"10.0.0.1", "loopback"}},
-		"address twice":      {replaced("127.31.9.2", "127.31.9.1"), []string{"127.31.9.1 is already"}},
-		"record of no zone":  {replaced("record: a.tiny", "record: b.tiny"), []string{"b.tiny.example.com"}},
-		"alb of no name":     {replaced("record: a.tiny.example.com", "alb: web"), []string{"alb web has no rule 0"}},
-		"weight alone":       {replaced("setIdentifier: blue, ", ""), []string{"setIdentifier and weight"}},
-		"kubelet rule":       {minimal + "kubeletRule: lax\n", []string{"lax", "strict"}},
-		"fault of nothing":   {minimal + "faults: [{call: \"eks:*\"}]\n", []string{"does nothing"}},
-		"fault misspelt":     {minimal + "faults: [{call: \"eks:*\", eror: X}]\n", []string{"eror"}},
-		"failure of no side": {minimal + "failures: [{cluster: red, percent: 3, status: 502}]\n", []string{"red"}},
-		"failed update":      {minimal + "updateFailures: [{cluster: green, to: \"1.32\"}]\n", []string{"errors"}},
+		"unknown field":       {replaced("region:", "regoin:"), []string{"regoin", "[2:1]"}},
+		"unknown deep field":  {replaced("replicas: 2", "replica: 2"), []string{"replica", "[14:"}},
+		"duplicate key":       {minimal + "name: again\n", []string{"already defined", "name"}},
+		"wrong type":          {replaced("replicas: 2", "replicas: two"), []string{"[14:"}},
+		"wrong duration":      {minimal + "durations: {controlPlane: 9 minutes}\n", []string{"9 minutes", "1h30m"}},
+		"no unit":             {minimal + "durations: {controlPlane: 9}\n", []string{`"9"`, "1h30m"}},
+		"two documents":       {minimal + "---\nname: more\n", []string{"more than one document"}},
+		"empty":               {"", []string{"is empty"}},
+		"no region":           {replaced("region: eu-west-1", `region: ""`), []string{"region is missing"}},
+		"same cluster twice":  {replaced("tiny-green", "tiny-blue"), []string{"same name", "tiny-blue"}},
+		"no minor":            {replaced(`version: "1.31"`, `version: "1.31.4"`), []string{"clusters.blue.version", "1.31.4"}},
+		"node":                {replaced("kind: Deployment, name: web, replicas: 2", "kind: Pod, name: web, node: n1"), []string{"n1", "workloads[0]"}},
+		"webhook":             {replaced("replicas: 2", "replicas: 2, webhook: a.example.com"), []string{"webhook", "port"}},
+		"priority class":      {replaced("replicas: 2", "replicas: 2, priorityClass: none"), []string{"priority class", "none"}},
+		"two kinds of budget": {replaced("replicas: 2", `replicas: 2, minAvailable: "1", maxDisrupted: "1"`), []string{"minAvailable", "maxDisrupted"}},
+		"kind":                {replaced("kind: Deployment", "kind: Gadget"), []string{"Gadget", "workloads[0]"}},
+		"strategy":            {replaced("replicas: 2", "replicas: 2, strategy: OnDelete"), []string{"OnDelete", "Recreate"}},
+		"no loopback":         {replaced("127.31.9.1", "10.0.0.1"), []string{"10.0.0.1", "loopback"}},
+		"address twice":       {replaced("127.31.9.2", "127.31.9.1"), []string{"127.31.9.1 is already"}},
+		"record of no zone":   {replaced("record: a.tiny", "record: b.tiny"), []string{"b.tiny.example.com"}},
+		"alb of no name":      {replaced("record: a.tiny.example.com", "alb: web"), []string{"alb web has no rule 0"}},
+		"weight alone":        {replaced("setIdentifier: blue, ", ""), []string{"setIdentifier and weight"}},
+		"kubelet rule":        {minimal + "kubeletRule: lax\n", []string{"lax", "strict"}},
+		"fault of nothing":    {minimal + "faults: [{call: \"eks:*\"}]\n", []string{"does nothing"}},
+		"fault misspelt":      {minimal + "faults: [{call: \"eks:*\", eror: X}]\n", []string{"eror"}},
+		"failure of no side":  {minimal + "failures: [{cluster: red, percent: 3, status: 502}]\n", []string{"red"}},
+		"failed update":       {minimal + "updateFailures: [{cluster: green, to: \"1.32\"}]\n", []string{"errors"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "world.yaml")
@@ -154,7 +158,7 @@ func TestScenarioIsStrict(t *testing.T) {
 
 func TestUnknownScenarioNamesTheOthers(t *testing.T) {
 	_, err := sandbox.Load("cold")
-	if err == nil || !strings.Contains(err.Error(), "article, flaky, hot, stuck") {
+	if err == nil || !strings.Contains(err.Error(), "article, flaky, hot, owners, stuck") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := sandbox.Load(filepath.Join(t.TempDir(), "none.yaml")); err == nil || !strings.Contains(err.Error(), "none.yaml") {

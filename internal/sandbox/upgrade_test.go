@@ -262,10 +262,15 @@ func settled(t *testing.T, k kubernetes.Interface, c *sandbox.Cluster) {
 			phases[p.Status.Phase]++
 		}
 		phase := corev1.PodRunning
-		if w.Kind == "Job" {
+		switch {
+		case w.Kind == "Job" && w.Runs == 0:
 			phase = corev1.PodSucceeded
+		case w.Kind == "CronJob":
+			phase, want = corev1.PodSucceeded, w.Ran
+		case w.Kind == "DaemonSet":
+			want = len(c.Nodes)
 		}
-		if phases[phase] != want || len(phases) != 1 {
+		if phases[phase] != want || len(pods.Items) != want {
 			t.Errorf("%s %s/%s/%s has pods %v, want %d %s", c.Name, w.Namespace, w.Kind, w.Name, phases, want, phase)
 		}
 		if got := minors(t, k, w.Namespace, "app="+w.Name); got[c.Version] != want {

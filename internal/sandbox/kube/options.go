@@ -3,7 +3,10 @@ package kube
 import (
 	"time"
 
+	"github.com/eksbg/eksbg/internal/sandbox/kube/apiserver"
 	"github.com/eksbg/eksbg/internal/sandbox/kube/fargate"
+	"github.com/eksbg/eksbg/internal/sandbox/kube/registry"
+	"github.com/eksbg/eksbg/internal/sandbox/kube/release"
 )
 
 // Options say what a cluster of the sandbox is. Durations are taken as they are: the
@@ -61,7 +64,27 @@ const (
 
 	AnnotationForget = fargate.AnnotationForget
 	AnnotationFail   = fargate.AnnotationFail
+	AnnotationDNS    = apiserver.AnnotationDNS
 )
+
+// The custom resources that a cluster serves; see package registry.
+type (
+	Rollout         = registry.Rollout
+	RolloutSpec     = registry.RolloutSpec
+	RolloutStrategy = registry.RolloutStrategy
+	CanaryStrategy  = registry.CanaryStrategy
+	CloneSet        = registry.CloneSet
+	CloneSetSpec    = registry.CloneSetSpec
+)
+
+// Their groups and versions.
+var (
+	RolloutGroup  = registry.RolloutGroup
+	CloneSetGroup = registry.CloneSetGroup
+)
+
+// Kubelet is the full version that a kubelet of a minor says of itself.
+func Kubelet(minor string) string { return release.Kubelet(minor) }
 
 // NodeInfo is a node as the sandbox's AWS half sees it.
 type NodeInfo struct {

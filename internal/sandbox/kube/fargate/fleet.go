@@ -31,6 +31,7 @@ type Fleet struct {
 	mu       sync.Mutex
 	profiles []Profile
 	hurry    bool
+	begun    bool              // the cluster has settled once
 	nodes    map[string]podKey // pod of each Fargate node
 	// Nodes that are not Fargate's, how many pods they were given, and who found none.
 	ec2      map[string]*corev1.Node
@@ -115,6 +116,7 @@ func (f *Fleet) SetProfiles(p []Profile) {
 func (f *Fleet) Hurry(on bool) {
 	f.mu.Lock()
 	f.hurry = on
+	f.begun = f.begun || !on
 	f.mu.Unlock()
 	if on {
 		f.queue.Flush()

@@ -1,15 +1,17 @@
 package fargate
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/eksbg/eksbg/internal/sandbox/kube/store"
 )
 
-// Annotations on pods that make something go wrong. None of them does anything while
-// the cluster settles, so that a world begins whole.
+// Annotations on pods that make something go wrong. None of them does anything before the
+// cluster has settled for the first time, so that a world begins whole.
 const (
 	// AnnotationForget makes the Fargate scheduler forget that many pods of the owner: they
 	// stay Pending until somebody deletes them. Owners are told apart by their namespace and
@@ -32,7 +34,7 @@ func (f *Fleet) forgets(k podKey, pod *corev1.Pod) bool {
 		return true
 	}
 	owner := store.Key(pod.Namespace, pod.Labels["app"])
-	if f.hurry || f.lost[owner] >= times {
+	if !f.begun || f.lost[owner] >= times {
 		return false
 	}
 	f.lost[owner]++
@@ -66,5 +68,14 @@ func (f *Fleet) broken(p *corev1.Pod, s *slot) {
 // fails is true for pods whose containers never stay up.
 func (f *Fleet) fails(p *corev1.Pod) bool {
 	v := p.Annotations[AnnotationFail]
-	return (v == "image" || v == "crash") && !f.hurried()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return (v == "image" || v == "crash") && f.begun
+}
+
+// down is true for pods whose containers wait for ever.
+func down(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+		return c.State.Waiting != nil && strings.HasSuffix(c.State.Waiting.Reason, "BackOff")
+	})
 }

@@ -133,7 +133,7 @@ func (f *Fleet) keep(k podKey, s *slot, pod *corev1.Pod) error {
 		_, err := f.status(pod, f.finish)
 		return err
 	}
-	if want := ready(pod) && !f.fails(pod); want != registry.PodReady(pod) {
+	if want := ready(pod) && !down(pod); want != registry.PodReady(pod) {
 		_, err := f.status(pod, func(p *corev1.Pod) { f.setReady(p) })
 		return err
 	}

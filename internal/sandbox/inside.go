@@ -1,0 +1,157 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// call makes a request of an administrator to a cluster's API server, past the log and
+// the faults, and reads the answer into out unless that is nil.
+func (c *cluster) call(ctx context.Context, method, path, media, body string, out any) error {
+	r, err := http.NewRequestWithContext(ctx, method, path, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Authorization", "Bearer "+c.token)
+	r.Header.Set("Content-Type", media)
+	r.Header.Set("Accept", "application/json")
+	a := &recorded{header: http.Header{}}
+	c.kube.ServeHTTP(a, r)
+	if a.code/100 != 2 {
+		return fmt.Errorf("%s %s of cluster %s: the API server answers %d %s", method, path, c.name, a.code, a.body.Bytes())
+	}
+	if out == nil {
+		return nil
+	}
+	return json.Unmarshal(a.body.Bytes(), out)
+}
+
+// recorded keeps an answer.
+type recorded struct {
+	header http.Header
+	code   int
+	body   bytes.Buffer
+}
+
+func (a *recorded) Header() http.Header { return a.header }
+
+func (a *recorded) WriteHeader(code int) {
+	if a.code == 0 {
+		a.code = code
+	}
+}
+
+func (a *recorded) Write(p []byte) (int, error) {
+	a.WriteHeader(http.StatusOK)
+	return a.body.Write(p)
+}
+
+// Media types of requests.
+const (
+	mediaJSON  = "application/json"
+	mediaMerge = "application/merge-patch+json"
+)
+
+// metadata is what is read of objects here.
+type metadata struct {
+	Metadata struct {
+		UID types.UID `json:"uid"`
+	} `json:"metadata"`
+}
+
+// seedCluster makes what runs in a cluster.
+func (s *Sandbox) seedCluster(ctx context.Context, c *cluster) error {
+	def := s.scenario.Side(c.side)
+	nodes := map[string]types.UID{}
+	for _, o := range def.objects() {
+		if err := adopt(ctx, c, o, nodes); err != nil {
+			return err
+		}
+		if err := c.kube.Create(o); err != nil {
+			return fmt.Errorf("seed: %w", err)
+		}
+	}
+	return nil
+}
+
+// afterwards does what can be done only once everything stands: it pauses what is to be
+// paused, makes the Jobs that CronJobs have run, and starts GitOps.
+func (s *Sandbox) afterwards(ctx context.Context, c *cluster) error {
+	def := s.scenario.Side(c.side)
+	for _, w := range def.Workloads {
+		path := "/" + w.Namespace + "/"
+		switch {
+		case w.Paused:
+			path = "/apis/apps/v1/namespaces" + path + "deployments/" + w.Name
+			if err := c.call(ctx, http.MethodPatch, path, mediaMerge, `{"spec":{"paused":true}}`, nil); err != nil {
+				return fmt.Errorf("pause %s/%s: %w", w.Namespace, w.Name, err)
+			}
+		case w.Ran > 0:
+			if err := s.ran(ctx, c, w); err != nil {
+				return fmt.Errorf("the Jobs of CronJob %s/%s: %w", w.Namespace, w.Name, err)
+			}
+		}
+	}
+	if def.GitOps != nil {
+		s.gitops(c, *def.GitOps)
+	}
+	return c.kube.Settle(ctx)
+}
+
+// ran makes the finished Jobs of a CronJob, one for each of the last minutes.
+func (s *Sandbox) ran(ctx context.Context, c *cluster, w Workload) error {
+	path := "/apis/batch/v1/namespaces/" + w.Namespace + "/"
+	var cron metadata
+	if err := c.call(ctx, http.MethodGet, path+"cronjobs/"+w.Name, mediaJSON, "", &cron); err != nil {
+		return err
+	}
+	for n := range w.Ran {
+		j := w.finishedJob(cron.Metadata.UID, s.born.Add(-time.Duration(n+1)*time.Minute))
+		body, err := json.Marshal(j)
+		if err != nil {
+			return err
+		}
+		if err := c.call(ctx, http.MethodPost, path+"jobs", mediaJSON, string(body), nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gitops takes the annotation of a rollout restart out of the owners' templates again
+// whenever something has changed.
+func (s *Sandbox) gitops(c *cluster, g GitOps) {
+	const key = "kubectl.kubernetes.io/restartedAt"
+	revert := func(owner string) {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		ns, name, _ := strings.Cut(owner, "/Deployment/")
+		path := "/apis/apps/v1/namespaces/" + ns + "/deployments/" + name
+		var d struct {
+			Spec struct {
+				Template struct {
+					Metadata struct {
+						Annotations map[string]string `json:"annotations"`
+					} `json:"metadata"`
+				} `json:"template"`
+			} `json:"spec"`
+		}
+		if c.call(ctx, http.MethodGet, path, mediaJSON, "", &d) != nil || d.Spec.Template.Metadata.Annotations[key] == "" {
+			return // nothing to revert; an API server that is away is looked at after the next change
+		}
+		body := `{"spec":{"template":{"metadata":{"annotations":{"` + key + `":null}}}}}`
+		_ = c.call(ctx, http.MethodPatch, path+"?fieldManager="+g.Manager, mediaMerge, body, nil) // likewise
+	}
+	c.kube.OnChange(func() {
+		for _, o := range g.Owners {
+			revert(o)
+		}
+	})
+}
