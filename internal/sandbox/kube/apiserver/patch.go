@@ -107,7 +107,14 @@ func (s *Server) patch(w http.ResponseWriter, r *http.Request, q request) error 
 	}
 	o, err := s.Registry.ChangeAs(writer(r), q.res, q.namespace, q.name, registry.Sub(q.sub), dry, func(old store.Object) (store.Object, error) {
 		next := q.res.New()
-		return next, apply(r, p, t, old, next)
+		if err := apply(r, p, t, old, next); err != nil {
+			return nil, err
+		}
+		if next.GetUID() != old.GetUID() { // only an update's uid is a precondition
+			return nil, apierrors.NewInvalid(q.res.GVK().GroupKind(), q.name, field.ErrorList{
+				field.Invalid(field.NewPath("metadata", "uid"), next.GetUID(), "field is immutable")})
+		}
+		return next, nil
 	})
 	if err != nil {
 		return err

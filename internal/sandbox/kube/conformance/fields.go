@@ -31,8 +31,10 @@ func conflicts(c *Case) {
 	deps := c.cs.AppsV1().Deployments(c.ns)
 	d := must(deps.Create(c.ctx, deployment("web", 0), metav1.CreateOptions{}))(c)
 	stale := d.DeepCopy()
-	await(c, deps, "web", "is observed", func(d *appsv1.Deployment) bool { return d.Status.ObservedGeneration == 1 })
-	stale.Labels = map[string]string{"a": "b"}
+	d = await(c, deps, "web", "is observed", func(d *appsv1.Deployment) bool {
+		return d.Status.ObservedGeneration == 1 && d.Annotations["deployment.kubernetes.io/revision"] == "1"
+	})
+	stale.Labels, stale.Annotations = map[string]string{"a": "b"}, d.Annotations
 	if _, err := deps.Update(c.ctx, stale, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
 		c.Errorf("an update of an old state: %v", err)
 	}
@@ -49,6 +51,11 @@ func conflicts(c *Case) {
 	if same.Generation != 2 {
 		c.Errorf("generation %d after a patch that changes nothing", same.Generation)
 	}
+	// A Deployment's annotations count, which is how its controller gets to see them.
+	noted := must(deps.Patch(c.ctx, "web", types.MergePatchType, []byte(`{"metadata":{"annotations":{"a":"b"}}}`), metav1.PatchOptions{}))(c)
+	if noted.Generation != 3 {
+		c.Errorf("generation %d after a change of the annotations", noted.Generation)
+	}
 	scale := must(deps.GetScale(c.ctx, "web", metav1.GetOptions{}))(c)
 	scale.Spec.Replicas = 1
 	must(deps.UpdateScale(c.ctx, "web", scale, metav1.UpdateOptions{}))(c)
@@ -57,8 +64,8 @@ func conflicts(c *Case) {
 	}
 }
 
-// patches: a resourceVersion or uid within a patch is a precondition; a JSON patch tests
-// first; what is no patch is refused.
+// patches: a resourceVersion within a patch is a precondition, a uid is a change of it; a
+// JSON patch tests first; what is no patch is refused.
 func patches(c *Case) {
 	deps := c.cs.AppsV1().Deployments(c.ns)
 	d := must(deps.Create(c.ctx, deployment("web", 0), metav1.CreateOptions{}))(c)
@@ -69,7 +76,7 @@ func patches(c *Case) {
 		is    func(error) bool
 	}{
 		{"another resourceVersion", types.MergePatchType, `{"metadata":{"resourceVersion":"1"}}`, apierrors.IsConflict},
-		{"another uid", types.StrategicMergePatchType, `{"metadata":{"uid":"x"}}`, apierrors.IsConflict},
+		{"another uid", types.StrategicMergePatchType, `{"metadata":{"uid":"x"}}`, apierrors.IsInvalid},
 		{"a test that fails", types.JSONPatchType, `[{"op":"test","path":"/spec/paused","value":true}]`, func(err error) bool { return statusOf(err).Code == 422 }},
 		{"no JSON", types.MergePatchType, `{`, apierrors.IsBadRequest},
 		{"a selector changed", types.MergePatchType, `{"spec":{"selector":{"matchLabels":{"x":"y"}}}}`, apierrors.IsInvalid},

@@ -297,7 +297,9 @@ func (r *Registry) merge(res *Resource, sub Sub, old, want store.Object) (store.
 	if errs := validateUpdate(res, next, old); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(res.GVK().GroupKind(), next.GetName(), errs)
 	}
-	if res.Generation && !equality.Semantic.DeepEqual(part(next, res.spec), part(old, res.spec)) {
+	// Those of Deployments count their annotations, too (deploymentStrategy.PrepareForUpdate).
+	if res.Generation && (!equality.Semantic.DeepEqual(part(next, res.spec), part(old, res.spec)) ||
+		res == Deployments && !equality.Semantic.DeepEqual(next.GetAnnotations(), old.GetAnnotations())) {
 		next.SetGeneration(old.GetGeneration() + 1)
 	}
 	return next, nil
