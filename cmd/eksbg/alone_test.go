@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -20,7 +19,7 @@ func lagBox(t *testing.T) *sandbox.Sandbox {
 		jobs := []sandbox.Workload{{Namespace: "ledger", Kind: "Job", Name: "import", Image: "import:1"}, {Namespace: "ops", Kind: "Job", Name: "migrate", Image: "migrate:1"}}
 		sc.Clusters.Green.Workloads = append(sc.Clusters.Green.Workloads, jobs...)
 	})
-	edit(t, box.PlanFile(), "restart:\n", "restart:\n  finishedJobs: delete\n  finishedAge: 0s\n")
+	editPlan(t, box, "restart:\n", "restart:\n  finishedJobs: delete\n  finishedAge: 0s\n")
 	if err := hop(func(key string) string { return envOf(box, key) }, "ledger-green", "1.32"); err != nil {
 		t.Fatal(err)
 	}
@@ -34,17 +33,6 @@ func envOf(box *sandbox.Sandbox, key string) string {
 		}
 	}
 	return ""
-}
-
-func edit(t *testing.T, path, old, new string) {
-	t.Helper()
-	content := read(t, path)
-	if n := strings.Count(content, old); n != 1 {
-		t.Fatalf("%q is there %d times in\n%s", old, n, content)
-	}
-	if err := os.WriteFile(path, []byte(strings.Replace(content, old, new, 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func restartArgs(box *sandbox.Sandbox) []string {
@@ -139,13 +127,7 @@ func TestJobsThatMayNotBeDeletedStopTheRun(t *testing.T) {
 // A put-back that is due is the open run's own: no other command makes it.
 func TestARestartDoesNotTakeUpAnOpenRunsPutBack(t *testing.T) {
 	t.Parallel()
-	box := startSandbox(t, "hot", testSpeed)
-	box.Fail(sandbox.Failure{Cluster: "green", Status: 502, Percent: 50, Share: 0.3})
-	// Attach, 10 %: the third change of the listener is the put-back.
-	held := holdAt(t, box, wire.Fault{Call: "elbv2:ModifyListener", Nth: 3, Hold: "before"})
-	p := apply(t, box)
-	p.reaches(t, held)
-	kill(t, p)
+	box := killedBeforeThePutBack(t)
 	before := len(changing(requests(t, box)))
 	out, exit := runOnce(t, box, nil, restartArgs(box)...)
 	if exit != 3 || len(changing(requests(t, box))) != before {
@@ -168,7 +150,7 @@ func TestUnreadableRoomBlocksUntilWaived(t *testing.T) {
 		t.Errorf("exit %d, want 3\n%s", exit, out)
 	}
 	says(t, out, "UNKNOWN capacity/fargate", "ec2:DescribeSubnets", "nothing has been changed")
-	edit(t, box.PlanFile(), "\nupgrade:", "\nwaive:\n  - {check: capacity/fargate, reason: \"a small pair\", until: 2099-01-01}\n\nupgrade:")
+	editPlan(t, box, "\nupgrade:", "\nwaive:\n  - {check: capacity/fargate, reason: \"a small pair\", until: 2099-01-01}\n\nupgrade:")
 	if out, exit := runOnce(t, box, nil, restartArgs(box)...); exit != 0 {
 		t.Errorf("waived: exit %d\n%s", exit, out)
 	}

@@ -80,10 +80,10 @@ func TestAFailedGatePutsTheTrafficBackAndWaitsForApproval(t *testing.T) {
 	onceEach(t, requests(t, box))
 }
 
-// Semantics 12: killed between the verdict and the put-back, the next process puts
-// back first, however well the destination does by then.
-func TestKilledBeforeThePutBackItPutsBackFirst(t *testing.T) {
-	t.Parallel()
+// killedBeforeThePutBack is a sandbox whose run was killed after a gate failed, when the
+// put-back was about to be made. Green still fails.
+func killedBeforeThePutBack(t *testing.T) *sandbox.Sandbox {
+	t.Helper()
 	box := startSandbox(t, "hot", testSpeed)
 	box.Fail(sandbox.Failure{Cluster: "green", Status: 502, Percent: 50, Share: 0.3})
 	// Attach, 10 %: the third change of the listener is the put-back.
@@ -91,6 +91,14 @@ func TestKilledBeforeThePutBackItPutsBackFirst(t *testing.T) {
 	p := apply(t, box)
 	p.reaches(t, held)
 	kill(t, p)
+	return box
+}
+
+// Semantics 12: killed between the verdict and the put-back, the next process puts
+// back first, however well the destination does by then.
+func TestKilledBeforeThePutBackItPutsBackFirst(t *testing.T) {
+	t.Parallel()
+	box := killedBeforeThePutBack(t)
 	box.Heal("green")
 	says(t, applyExit(t, box, 5), "blue 100 %, green 0 %")
 	wantShares(t, box, state.Blue, 100)

@@ -267,12 +267,7 @@ func TestALockThatIsTakenAwayStopsTheRun(t *testing.T) {
 // the lock (semantics 14), and nothing else.
 func TestAPutBackNeedsNoLock(t *testing.T) {
 	t.Parallel()
-	box := startSandbox(t, "hot", testSpeed)
-	box.Fail(sandbox.Failure{Cluster: "green", Status: 502, Percent: 50, Share: 0.3})
-	held := holdAt(t, box, wire.Fault{Call: "elbv2:ModifyListener", Nth: 3, Hold: "before"})
-	p := apply(t, box)
-	p.reaches(t, held)
-	kill(t, p)
+	box := killedBeforeThePutBack(t)
 	for _, side := range []string{"blue", "green"} {
 		foreignLock(t, box, side)
 	}

@@ -91,12 +91,7 @@ func TestADuePutBackWaitsForNobody(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			box := startSandbox(t, "hot", testSpeed)
-			box.Fail(sandbox.Failure{Cluster: "green", Status: 502, Percent: 50, Share: 0.3})
-			held := holdAt(t, box, wire.Fault{Call: "elbv2:ModifyListener", Nth: 3, Hold: "before"})
-			p := apply(t, box)
-			p.reaches(t, held)
-			kill(t, p)
+			box := killedBeforeThePutBack(t)
 			hinder(t, box)
 			says(t, applyExit(t, box, 5), "route53/api.shop.example.com blue 100 %, green 0 %", "alb/shop blue 100 %, green 0 %")
 		})
