@@ -18,7 +18,33 @@ import (
 type servers struct {
 	mu     sync.Mutex
 	list   []*http.Server
+	conns  map[net.Conn]bool
 	closed bool
+}
+
+// follow keeps the connections that are open; it is a server's ConnState.
+func (s *servers) follow(c net.Conn, state http.ConnState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch state {
+	case http.StateClosed, http.StateHijacked:
+		delete(s.conns, c)
+	default:
+		if s.conns == nil {
+			s.conns = map[net.Conn]bool{}
+		}
+		s.conns[c] = true
+	}
+}
+
+// Cut drops every connection that clients have at this moment, as a network load balancer
+// does whose target goes away: all watches end without a word.
+func (c *Cluster) Cut() {
+	c.servers.mu.Lock()
+	defer c.servers.mu.Unlock()
+	for conn := range c.servers.conns {
+		_ = conn.Close() // one that is closed already is what is wanted
+	}
 }
 
 func (s *servers) add(server *http.Server) bool {
@@ -56,7 +82,7 @@ func (c *Cluster) Serve(l net.Listener, h http.Handler) error {
 		return fmt.Errorf("certificate of cluster %s: %w", c.opts.Name, err)
 	}
 	server := &http.Server{
-		Handler: h, ReadHeaderTimeout: 30 * time.Second, ConnContext: wire.ConnContext,
+		Handler: h, ReadHeaderTimeout: 30 * time.Second, ConnContext: wire.ConnContext, ConnState: c.servers.follow,
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12},
 		ErrorLog:  log.New(io.Discard, "", 0), // clients that hang up are no news
 	}
