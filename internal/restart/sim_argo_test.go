@@ -75,6 +75,13 @@ func (s *sim) rollout(ns, name string, n int, kubelet string) {
 }
 
 func (s *sim) restartPods(owner string, uid types.UID, ns string, at time.Time, number int) {
+	wait := time.NewTimer(time.Until(at)) // a moment yet to come is waited for
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+	case <-s.ctx.Done():
+		return
+	}
 	var old []*corev1.Pod
 	for _, p := range s.podsOf(ns, func(u types.UID) bool { return s.above(ns, u) == uid }) {
 		if p.CreationTimestamp.Time.Before(at) {
