@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/miekg/dns"
+	appsv1 "k8s.io/api/apps/v1"
+
 	"github.com/eksbg/eksbg/internal/sandbox/kube"
 )
 
@@ -203,4 +206,54 @@ func TestKubectlWatch(t *testing.T) {
 	}
 	_, _ = io.Copy(io.Discard, out)
 	_ = c.Wait() // killed
+}
+
+// TestKubectlApplyServerSide: kubectl's own server-side apply, with a conflict and without.
+func TestKubectlApplyServerSide(t *testing.T) {
+	r := start(t, nil)
+	k := r.kubectl()
+	file := filepath.Join(t.TempDir(), "cm.yaml")
+	write := func(value string) {
+		t.Helper()
+		text := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shared, namespace: default}\ndata: {key: " + value + "}\n"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("one")
+	k.want(k.run("apply", "--server-side", "--field-manager=first", "-f", file), "configmap/shared serverside-applied")
+	write("two")
+	k.want(k.fails("apply", "--server-side", "--field-manager=second", "-f", file), `conflict with "first"`)
+	k.run("apply", "--server-side", "--field-manager=second", "--force-conflicts", "-f", file)
+	k.want(k.run("get", "configmap", "shared", "-o", "yaml", "--show-managed-fields"), "manager: second", "operation: Apply", "key: two")
+}
+
+// TestKubectlPortForward: kubectl reaches CoreDNS through the API server.
+func TestKubectlPortForward(t *testing.T) {
+	r := start(t, nil)
+	r.seed(deployment("coredns", 1, func(d *appsv1.Deployment) { d.Spec.Template.Labels["k8s-app"] = "kube-dns" }))
+	r.settle()
+	k := r.kubectl()
+	c := k.cmd("port-forward", "deployment/coredns", "0:53")
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = c.Process.Kill()
+		_ = c.Wait() // killed
+	}()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	addr := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(line)
+	if err != nil || addr == "" {
+		t.Fatalf("kubectl says %q (%v)", line, err)
+	}
+	q := new(dns.Msg).SetQuestion("kubernetes.default.svc.cluster.local.", dns.TypeA)
+	a, _, err := (&dns.Client{Net: "tcp", Timeout: 10 * time.Second}).Exchange(q, addr)
+	if err != nil || len(a.Answer) != 1 {
+		t.Errorf("CoreDNS answers %v (%v)", a, err)
+	}
 }

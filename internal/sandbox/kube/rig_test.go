@@ -21,7 +21,10 @@ import (
 	"github.com/eksbg/eksbg/internal/sandbox/kube"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// A SPDY connection that was closed waits a second for somebody to ask how it went.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/moby/spdystream.(*Connection).shutdown"))
+}
 
 const (
 	token     = "sesame"
