@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"time"
 )
 
@@ -60,6 +61,9 @@ func (t *tools) run(ctx context.Context, env []string, name string, args ...stri
 	cmd.Env = append(append(os.Environ(), env...), "HOME="+t.dir)
 	cmd.ExtraFiles = []*os.File{write}
 	cmd.WaitDelay = patience
+	// What it started ends with it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	var errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = io.Discard, &errs
 	err = cmd.Run()
