@@ -47,16 +47,8 @@ func start(ctx context.Context, dir string, o options) (*world, error) {
 	}
 	w := &world{}
 	w.age(behind)
-	keep := map[string]bool{"coredns": true, "gateway": true, "storefront": true}
 	for _, side := range []*sandbox.Cluster{&sc.Clusters.Blue, &sc.Clusters.Green} {
-		side.Version = present
-		var few []sandbox.Workload
-		for _, wl := range side.Workloads {
-			if keep[wl.Name] {
-				few = append(few, wl)
-			}
-		}
-		side.Workloads = few
+		side.Version, side.Workloads = present, nil
 		side.Profiles = append(side.Profiles, sandbox.Profile{Name: "bench", Selectors: []sandbox.ProfileSelector{{Namespace: "bench-*"}}})
 	}
 	// Nothing but maxParallel is to bound the restart.

@@ -27,6 +27,7 @@ import (
 	"github.com/eksbg/eksbg/internal/sandbox"
 	"github.com/eksbg/eksbg/internal/sandbox/kube"
 	"github.com/eksbg/eksbg/internal/sandbox/kube/fargate"
+	"github.com/eksbg/eksbg/internal/sandbox/kube/registry"
 	"github.com/eksbg/eksbg/internal/sandbox/kube/work"
 )
 
@@ -52,7 +53,10 @@ type Cluster struct {
 	changed   chan struct{}
 	servers   servers
 
+	running   context.Context // of what Start started
 	mu        sync.Mutex
+	defined   map[*registry.Resource]bool
+	customs   []customs
 	listeners []func()
 	cancel    context.CancelFunc
 	closed    bool
@@ -205,6 +209,7 @@ func (c *Cluster) Start(ctx context.Context) error {
 		return fmt.Errorf("cluster %s was started before", c.opts.Name)
 	}
 	ctx, c.cancel = context.WithCancel(ctx)
+	c.running = ctx
 	c.follow()
 	watch := func(resource string, of runtime.Object, on cache.ReflectorStore) {
 		lw := cache.NewListWatchFromClient(c.client.CoreV1().RESTClient(), resource, metav1.NamespaceAll, nothing)
@@ -233,6 +238,7 @@ func (c *Cluster) follow() {
 	}
 	c.mirror.nodes.seen = func(n, before *corev1.Node) {
 		if before == nil && n.Labels[fargate.LabelCompute] != "fargate" {
+			c.fleet.NodeSeen(n)
 			for _, p := range c.mirror.pods.list() {
 				if p.Spec.NodeName == n.Name {
 					c.fleet.PodChanged(p)

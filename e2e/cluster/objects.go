@@ -47,6 +47,9 @@ func (c *Cluster) Create(obj runtime.Object) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), seedTime)
 	defer cancel()
+	if err := c.define(ctx, res); err != nil {
+		return err
+	}
 	var last error
 	err = c.poll(ctx, "take a "+res.Kind, func() error {
 		_, last = api.Create(ctx, u, metav1.CreateOptions{FieldManager: "seed"})
@@ -102,6 +105,12 @@ func (c *Cluster) Snapshot() any {
 				all = append(all, obj)
 			}
 		}
+	}
+	c.mu.Lock()
+	others := c.customs
+	c.mu.Unlock()
+	for _, s := range others {
+		all = append(all, s.objects()...)
 	}
 	for _, n := range c.mirror.nodes.list() {
 		all = append(all, n)

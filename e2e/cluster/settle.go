@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
+	"github.com/eksbg/eksbg/internal/sandbox/kube"
 	"github.com/eksbg/eksbg/internal/sandbox/kube/registry"
 )
 
@@ -40,7 +43,7 @@ func (c *Cluster) settled(ctx context.Context) error {
 			return fmt.Errorf("pod %s/%s is on its way", p.Namespace, p.Name)
 		}
 	}
-	for _, check := range []func(context.Context, []corev1.Pod) error{c.deployments, c.statefulSets, c.replicaSets, c.controllers, c.jobs, c.budgets} {
+	for _, check := range []func(context.Context, []corev1.Pod) error{c.deployments, c.statefulSets, c.replicaSets, c.controllers, c.daemonSets, c.customResources, c.jobs, c.budgets} {
 		if err := check(ctx, pods.Items); err != nil {
 			return err
 		}
@@ -178,6 +181,45 @@ func (c *Cluster) controllers(ctx context.Context, pods []corev1.Pod) error {
 		}
 	}
 	return nil
+}
+
+func (c *Cluster) daemonSets(ctx context.Context, _ []corev1.Pod) error {
+	list, err := c.client.AppsV1().DaemonSets("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, d := range list.Items {
+		if s := d.Status; s.ObservedGeneration < d.Generation || s.NumberReady != s.DesiredNumberScheduled {
+			return fmt.Errorf("DaemonSet %s/%s has %d of %d pods ready", d.Namespace, d.Name, s.NumberReady, s.DesiredNumberScheduled)
+		}
+	}
+	return nil
+}
+
+// customResources are right when what is written of them is what is there.
+func (c *Cluster) customResources(_ context.Context, pods []corev1.Pod) error {
+	c.mu.Lock()
+	all := c.customs
+	c.mu.Unlock()
+	for _, s := range all {
+		for _, o := range s.objects() {
+			if err := customState(o).check(pods); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func customState(o runtime.Object) state {
+	switch o := o.(type) {
+	case *kube.Rollout:
+		seen, _ := strconv.ParseInt(o.Status.ObservedGeneration, 10, 64) // nothing yet is 0
+		return state{"Rollout", o.ObjectMeta, o.Spec.Selector, seen, ptr.Deref(o.Spec.Replicas, 1), o.Status.Replicas, o.Status.ReadyReplicas}
+	case *kube.CloneSet:
+		return state{"CloneSet", o.ObjectMeta, o.Spec.Selector, o.Status.ObservedGeneration, ptr.Deref(o.Spec.Replicas, 1), o.Status.Replicas, o.Status.ReadyReplicas}
+	}
+	return state{}
 }
 
 func (c *Cluster) jobs(ctx context.Context, pods []corev1.Pod) error {
