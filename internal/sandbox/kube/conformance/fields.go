@@ -201,6 +201,10 @@ func leases(c *Case) {
 	if _, err := api.Update(c.ctx, mine, metav1.UpdateOptions{}); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "must be specified for an update") {
 		c.Errorf("without a resourceVersion: %v", err)
 	}
+	put := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "fresh"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("c")}}
+	if l, err := api.Update(c.ctx, put, metav1.UpdateOptions{}); err != nil || l.UID == "" {
+		c.Errorf("a PUT of a Lease that is not there: %v", err)
+	}
 	old := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &theirs.ResourceVersion}}
 	if err := api.Delete(c.ctx, "eksbg-shop", old); !apierrors.IsConflict(err) {
 		c.Errorf("deleted at an old resourceVersion: %v", err)
