@@ -6,7 +6,7 @@ GOLANGCI_LINT := v2.15.0
 VERSION       ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS       := -s -w -X main.version=$(VERSION)
 
-.PHONY: build test lint demo interop generate clean
+.PHONY: build test lint demo interop e2e bench generate clean
 
 build: ## bin/eksbg
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/eksbg ./cmd/eksbg
@@ -15,8 +15,9 @@ test: ## every test, with the race detector
 	$(GO) test -race -timeout 20m ./...
 
 lint: $(BIN)/golangci-lint-$(GOLANGCI_LINT) ## gofmt, vet, and the import directions of the house
-	@test -z "$$(gofmt -l cmd internal)" || { gofmt -l cmd internal; echo 'run gofmt -w on these'; exit 1; }
+	@test -z "$$(gofmt -l cmd internal e2e)" || { gofmt -l cmd internal e2e; echo 'run gofmt -w on these'; exit 1; }
 	$(BIN)/golangci-lint-$(GOLANGCI_LINT) run ./...
+	cd e2e && $(BIN)/golangci-lint-$(GOLANGCI_LINT) run ./...
 
 $(BIN)/golangci-lint-$(GOLANGCI_LINT):
 	@mkdir -p $(BIN)
@@ -29,6 +30,15 @@ demo: build ## a whole hot upgrade in the sandbox
 
 interop: build ## the stock AWS CLI and kubectl drive the sandbox
 	./scripts/interop.sh
+
+# The first run builds etcd, kube-apiserver and kube-controller-manager, for minutes; the
+# binary stays in $$XDG_CACHE_HOME/eksbg-e2e. EKSBG_E2E_LOGS=DIR keeps logs.
+e2e: ## the same scenarios on real control planes
+	cd e2e && $(GO) test -timeout 40m ./kubernetes ./front ./hooks ./kubelet ./cluster
+	cd e2e && $(GO) test -timeout 40m .
+
+bench: ## eksbg, a bare client-go and kubectl on thousands of pods of a real API server
+	cd e2e && $(GO) test -timeout 60m -run '^$$' -bench . -benchtime 1x ./bench
 
 generate: ## docs/schema and golden files
 	$(GO) test ./internal/planfile ./internal/ui/... ./cmd/eksbg -update
