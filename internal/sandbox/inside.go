@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,6 +59,7 @@ func (a *recorded) Write(p []byte) (int, error) {
 const (
 	mediaJSON  = "application/json"
 	mediaMerge = "application/merge-patch+json"
+	mediaApply = "application/apply-patch+yaml"
 )
 
 // metadata is what is read of objects here.
@@ -100,9 +103,31 @@ func (s *Sandbox) afterwards(ctx context.Context, c *cluster) error {
 		}
 	}
 	if def.GitOps != nil {
-		s.gitops(c, *def.GitOps)
+		if err := def.applyOwners(ctx, c); err != nil {
+			return fmt.Errorf("apply what %s keeps: %w", def.GitOps.Manager, err)
+		}
+		c.gitops(*def.GitOps)
 	}
 	return c.kube.Settle(ctx)
+}
+
+// applyOwners makes the GitOps controller the one that applied its owners, so that
+// managedFields name it as they do in real clusters.
+func (def *Cluster) applyOwners(ctx context.Context, c *cluster) error {
+	for _, w := range def.Workloads {
+		if !slices.Contains(def.GitOps.Owners, w.Namespace+"/Deployment/"+w.Name) || w.Kind != "Deployment" {
+			continue
+		}
+		body, err := json.Marshal(w.deployment())
+		if err != nil {
+			return err
+		}
+		path := "/apis/apps/v1/namespaces/" + w.Namespace + "/deployments/" + w.Name + "?force=true&fieldManager=" + url.QueryEscape(def.GitOps.Manager)
+		if err := c.call(ctx, http.MethodPatch, path, mediaApply, string(body), nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ran makes the finished Jobs of a CronJob, one for each of the last minutes.
@@ -127,7 +152,7 @@ func (s *Sandbox) ran(ctx context.Context, c *cluster, w Workload) error {
 
 // gitops takes the annotation of a rollout restart out of the owners' templates again
 // whenever something has changed.
-func (s *Sandbox) gitops(c *cluster, g GitOps) {
+func (c *cluster) gitops(g GitOps) {
 	const key = "kubectl.kubernetes.io/restartedAt"
 	revert := func(owner string) {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -147,7 +172,7 @@ func (s *Sandbox) gitops(c *cluster, g GitOps) {
 			return // nothing to revert; an API server that is away is looked at after the next change
 		}
 		body := `{"spec":{"template":{"metadata":{"annotations":{"` + key + `":null}}}}}`
-		_ = c.call(ctx, http.MethodPatch, path+"?fieldManager="+g.Manager, mediaMerge, body, nil) // likewise
+		_ = c.call(ctx, http.MethodPatch, path+"?fieldManager="+url.QueryEscape(g.Manager), mediaMerge, body, nil) // likewise
 	}
 	c.kube.OnChange(func() {
 		for _, o := range g.Owners {
