@@ -37,8 +37,8 @@ e2e: ## the same scenarios on real control planes
 	cd e2e && $(GO) test -timeout 40m ./kubernetes ./front ./hooks ./kubelet ./cluster
 	cd e2e && $(GO) test -timeout 40m .
 
-bench: ## eksbg, a bare client-go and kubectl on thousands of pods of a real API server
-	cd e2e && $(GO) test -timeout 60m -run '^$$' -bench . -benchtime 1x ./bench
+bench: ## measures eksbg against real control planes, into docs/performance.md
+	cd e2e && $(GO) run ./bench -page ../docs/performance.md
 
 generate: ## docs/schema and golden files
 	$(GO) test ./internal/planfile ./internal/ui/... ./cmd/eksbg -update
