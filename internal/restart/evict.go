@@ -86,6 +86,7 @@ func taken(all []*entry) (n int) {
 
 // evictNext drives an owner whose pods go one by one through the Eviction API.
 func (c *campaign) evictNext(ctx context.Context, w *work) (bool, error) {
+	w.view.Deadline = "" // of an earlier rollout: evictions change no template
 	all := c.deeds(w.name, doEvict)
 	want := c.wanted(w, all)
 	t := take(w.view, want, all, w.method == survey.InOrder)

@@ -44,6 +44,9 @@ type memory struct {
 	killAt, writes int
 	killAfter      bool
 	dead           bool
+	// onIntent is told the number of each intent.
+	onIntent func(int)
+	intended int
 }
 
 var errKilled = errors.New("killed")
@@ -93,6 +96,10 @@ func (m *memory) Intent(call, object string, detail, undo any) (int64, error) {
 	keep, err := m.write()
 	if !keep {
 		return 0, err
+	}
+	m.intended++
+	if m.onIntent != nil {
+		m.onIntent(m.intended)
 	}
 	return m.add(state.Record{Kind: state.RecordIntent, Change: &state.Change{Call: call, Object: object, Detail: raw(detail), Undo: raw(undo)}}), err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,10 +29,12 @@ func (b *bench) everyMethod() (restarts, takes map[string]int) {
 	b.barePod("shop", "tool", oldKubelet)
 	b.cronJob("shop", "nightly", false)
 	b.cronJob("shop", "held", true)
-	b.deps.CronJobs = "suspend"
+	forgotten := 0
+	b.pod[set] = pendingPod(&forgotten, 1)
+	b.deps.CronJobs, b.deps.Pending = "suspend", time.Minute
 	b.deps.Allow = []planfile.Allow{{Owner: "shop/Pod/tool", Action: planfile.ActionRecreate, Reason: "agreed"}}
 	return map[string]int{cart: 1, "shop/StatefulSet/db": 1, "shop/Rollout/api": 1},
-		map[string]int{"kube-system/Deployment/coredns": 2, ledgerS: 2, set: 2, "shop/ReplicaSet/one": 1, "shop/ReplicationController/old": 1,
+		map[string]int{"kube-system/Deployment/coredns": 2, ledgerS: 2, set: 3, "shop/ReplicaSet/one": 1, "shop/ReplicationController/old": 1,
 			"shop/Rollout/api": 2, "shop/Pod/tool": 1}
 }
 
@@ -161,6 +164,67 @@ func TestKilledAtEveryWrite(t *testing.T) {
 			if wrong != "" {
 				t.Fatalf("killed at write %d of %d, after it %v: %s", at, writes, after, wrong)
 			}
+		}
+	}
+}
+
+// Interrupted at whichever change, it puts back at once what it changed for a while, and
+// the next process restarts nothing twice.
+func TestInterruptedAtEveryChange(t *testing.T) {
+	for at := 1; ; at++ {
+		wrong, over := "", false
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			restarts, takes := b.everyMethod()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			b.journal.onIntent = func(n int) {
+				if n == at {
+					cancel()
+				}
+			}
+			err := b.drive(ctx)
+			over = err == nil
+			if over {
+				return
+			}
+			if !errors.Is(err, context.Canceled) {
+				wrong = err.Error()
+				return
+			}
+			for _, name := range []string{"one", "web"} {
+				if rs := b.set(name); len(rs.Annotations) > 0 || *rs.Spec.Replicas > 2 || name == "one" && *rs.Spec.Replicas != 1 {
+					wrong = fmt.Sprintf("%s left with %d replicas", name, *rs.Spec.Replicas)
+				}
+			}
+			if suspended(b.cron("nightly")) || !suspended(b.cron("held")) {
+				wrong = "CronJobs are not as they were"
+			}
+			b.journal.onIntent = nil
+			synctest.Wait()
+			if wrong != "" {
+				return
+			}
+			if err := b.drive(t.Context()); err != nil {
+				wrong = err.Error()
+				return
+			}
+			// A surge that was put back is done anew.
+			for _, owner := range []string{"shop/ReplicaSet/one", "shop/ReplicationController/old"} {
+				if n := len(b.taken(owner)); n == 2 {
+					takes[owner] = n
+				}
+			}
+			wrong = b.asItWas(restarts, takes)
+		})
+		if over {
+			if at < 15 {
+				t.Fatalf("only %d changes", at)
+			}
+			return
+		}
+		if wrong != "" {
+			t.Fatalf("interrupted at change %d: %s", at, wrong)
 		}
 	}
 }

@@ -31,9 +31,7 @@ func (c *campaign) recreate(ctx context.Context, w *work) (bool, error) {
 		w.active, w.done = false, true // it stands where it should
 		return false, c.close(w, state.Succeeded, "on "+c.minor)
 	case now != nil && string(now.UID) == old && (stash == nil || !stash.standing()):
-		err := c.stash(ctx, w, now, stash)
-		kept := c.newest(w.name, doStash)
-		return err == nil && kept != nil && kept.standing(), err // no watch shows the PodTemplate
+		return false, c.stash(ctx, w, now, stash)
 	case now != nil && string(now.UID) == old:
 		return c.evictBare(ctx, w, c.mirror.podView(now))
 	case now != nil:

@@ -1,11 +1,19 @@
-// Package restart gives the pods of a cluster new kubelets: it finds the pods whose
-// node lags behind the control plane, names the owner of each one, and rolls the
-// owners that can be rolled with the annotation of kubectl rollout restart, a
-// bounded number at a time.
+// Package restart gives the pods of a cluster new kubelets: what package survey says
+// about the owner of every pod whose node lags behind the control plane is done here, by
+// one state machine for each method, a bounded number of owners at a time.
 //
-// It believes neither the answer to its patch nor a rollout's own status alone: a
-// workload is restarted when every unfinished pod of it sits on a node at the wanted
-// minor (semantics 10 and 11).
+// It believes neither the answer to a change nor a controller's own status alone: an
+// owner is done when every unfinished pod of it sits on a node at the wanted minor, and
+// the step when a fresh list shows that of all pods (semantics 10 and 11).
+//
+// Everything that is changed is in the journal first, with what recognises it later, so
+// a process that was killed is resumed without restarting anything twice. What is changed
+// for the time of the restart only (replicas, deletion costs, suspended CronJobs) is
+// marked on the object and put back however an Act ends, and by the next one after a
+// crash.
+//
+// One list and one watch of each resource serve the whole restart; an event makes only
+// the owner that it concerns be looked at.
 package restart
 
 import (

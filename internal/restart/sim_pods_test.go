@@ -273,27 +273,32 @@ func (s *sim) merged(a clienttesting.PatchAction) (bool, runtime.Object, error) 
 	return true, changed, nil
 }
 
-// scale makes as many pods of a bare set as it wants: new ones, or the cheapest of
+// scale makes as many pods of a bare set as it wants now: new ones, or the cheapest of
 // those that are there go (ActivePodsWithRanks in kubernetes/pkg/controller).
 func (s *sim) scale(owner string, obj runtime.Object) {
 	m := obj.(metav1.Object)
-	gvr, kind, api, want := replicaSetsGVR, "ReplicaSet", "apps/v1", int32(0)
-	if rc, ok := obj.(*corev1.ReplicationController); ok {
-		gvr, kind, api, want = controllersGVR, "ReplicationController", "v1", *rc.Spec.Replicas
-	} else {
-		want = *obj.(*appsv1.ReplicaSet).Spec.Replicas
+	gvr, kind, api := replicaSetsGVR, "ReplicaSet", "apps/v1"
+	if _, ok := obj.(*corev1.ReplicationController); ok {
+		gvr, kind, api = controllersGVR, "ReplicationController", "v1"
 	}
+	mine := func(u types.UID) bool { return u == m.GetUID() }
 	s.roll(owner, nil, func() {
-		for {
-			pods := s.podsOf(m.GetNamespace(), func(u types.UID) bool { return u == m.GetUID() })
-			if len(pods) <= int(want) {
-				break
-			}
+		s.scaling.Lock()
+		defer s.scaling.Unlock()
+		obj, err := s.client.Tracker().Get(gvr, m.GetNamespace(), m.GetName())
+		must(err)
+		want := int32(0)
+		switch o := obj.(type) {
+		case *appsv1.ReplicaSet:
+			want = *o.Spec.Replicas
+		case *corev1.ReplicationController:
+			want = *o.Spec.Replicas
+		}
+		for pods := s.podsOf(m.GetNamespace(), mine); len(pods) > int(want); pods = pods[1:] {
 			slices.SortFunc(pods, func(a, b *corev1.Pod) int { return rank(a) - rank(b) })
 			s.remove(owner, pods[0])
 		}
-		s.count(gvr, m, want)
-		for i := len(s.podsOf(m.GetNamespace(), func(u types.UID) bool { return u == m.GetUID() })); i < int(want); i++ {
+		for i := len(s.podsOf(m.GetNamespace(), mine)); i < int(want); i++ {
 			s.mu.Lock()
 			s.takes[owner] = append(s.takes[owner], "")
 			number := len(s.takes[owner])

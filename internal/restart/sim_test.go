@@ -53,6 +53,7 @@ type sim struct {
 	noRoll bool
 	// writing is held from reading an object to writing it back.
 	writing sync.Mutex
+	scaling sync.Mutex
 
 	mu     sync.Mutex
 	cond   *sync.Cond
