@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -77,7 +79,11 @@ func (s *Sandbox) seedCluster(ctx context.Context, c *cluster) error {
 		if err := adopt(ctx, c, o, nodes); err != nil {
 			return err
 		}
-		if err := c.kube.Create(o); err != nil {
+		applied, err := def.GitOps.apply(ctx, c, o)
+		if !applied && err == nil {
+			err = c.kube.Create(o)
+		}
+		if err != nil {
 			return fmt.Errorf("seed: %w", err)
 		}
 	}
@@ -103,31 +109,24 @@ func (s *Sandbox) afterwards(ctx context.Context, c *cluster) error {
 		}
 	}
 	if def.GitOps != nil {
-		if err := def.applyOwners(ctx, c); err != nil {
-			return fmt.Errorf("apply what %s keeps: %w", def.GitOps.Manager, err)
-		}
 		c.gitops(*def.GitOps)
 	}
 	return c.kube.Settle(ctx)
 }
 
-// applyOwners makes the GitOps controller the one that applied its owners, so that
-// managedFields name it as they do in real clusters.
-func (def *Cluster) applyOwners(ctx context.Context, c *cluster) error {
-	for _, w := range def.Workloads {
-		if !slices.Contains(def.GitOps.Owners, w.Namespace+"/Deployment/"+w.Name) || w.Kind != "Deployment" {
-			continue
-		}
-		body, err := json.Marshal(w.deployment())
-		if err != nil {
-			return err
-		}
-		path := "/apis/apps/v1/namespaces/" + w.Namespace + "/deployments/" + w.Name + "?force=true&fieldManager=" + url.QueryEscape(def.GitOps.Manager)
-		if err := c.call(ctx, http.MethodPatch, path, mediaApply, string(body), nil); err != nil {
-			return err
-		}
+// apply makes a Deployment as a GitOps controller does, so that managedFields say whose
+// it is; false for what it does not keep.
+func (g *GitOps) apply(ctx context.Context, c *cluster, o runtime.Object) (bool, error) {
+	d, ok := o.(*appsv1.Deployment)
+	if g == nil || !ok || !slices.Contains(g.Owners, d.Namespace+"/Deployment/"+d.Name) {
+		return false, nil
 	}
-	return nil
+	body, err := json.Marshal(d)
+	if err != nil {
+		return false, err
+	}
+	path := "/apis/apps/v1/namespaces/" + d.Namespace + "/deployments/" + d.Name + "?force=true&fieldManager=" + url.QueryEscape(g.Manager)
+	return true, c.call(ctx, http.MethodPatch, path, mediaApply, string(body), nil)
 }
 
 // ran makes the finished Jobs of a CronJob, one for each of the last minutes.

@@ -173,7 +173,7 @@ func TestGitOpsRevertsRestarts(t *testing.T) {
 			by += e.Manager + " "
 		}
 		return len(d.Spec.Template.Annotations) == 0 && d.Generation >= 3 && d.Status.ReadyReplicas == 2 && d.Status.Replicas == 2 &&
-			d.Status.UpdatedReplicas == 2 && strings.Contains(by, "argocd-controller") && !strings.Contains(by, "eksbg")
+			d.Status.UpdatedReplicas == 2 && by == "argocd-controller "
 	})
 }
 
