@@ -29,7 +29,8 @@ func (c *campaign) revertedBy(ctx context.Context, w *work, a attempt) (bool, er
 	who := "somebody"
 	if m := culprit(meta.ManagedFields); m != nil {
 		who = m.Manager
-		if m.Time != nil {
+		// An entry that its manager wrote before the restart only says who, not when.
+		if at, err := time.Parse(time.RFC3339, a.Stamp); m.Time != nil && (err != nil || !m.Time.Time.Before(at)) {
 			who += " at " + m.Time.UTC().Format(time.RFC3339)
 		}
 	}
@@ -80,20 +81,19 @@ func (c *campaign) metaOf(ctx context.Context, o cluster.Owner) (metav1.ObjectMe
 	return d.ObjectMeta, nil
 }
 
-// culprit is the manager that last wrote what contains the template's annotations:
-// first those that own annotations of the template, then the template, then any of the
-// spec; nil where managedFields do not say. Who deletes an annotation does not own it
-// afterwards, but a manager that applies a whole template owns what is beside it.
+// beforeFirstApply is the name that the API server gives to whoever wrote an object
+// before its first server-side apply: nobody in particular.
+const beforeFirstApply = "before-first-apply"
+
+// culprit is the manager that last wrote anything of the template, otherwise of the
+// spec; nil where managedFields do not say. Who takes an annotation away does not own it
+// afterwards, but owns what else it has written there.
 func culprit(all []metav1.ManagedFieldsEntry) *metav1.ManagedFieldsEntry {
-	for _, path := range [][]string{
-		{"f:spec", "f:template", "f:metadata", "f:annotations"},
-		{"f:spec", "f:template"},
-		{"f:spec"},
-	} {
+	for _, path := range [][]string{{"f:spec", "f:template"}, {"f:spec"}} {
 		var newest *metav1.ManagedFieldsEntry
 		for i := range all {
 			m := &all[i]
-			if m.Subresource != "" || m.Manager == fieldManager || m.FieldsV1 == nil || !owns(m.FieldsV1.GetRawBytes(), path) {
+			if m.Subresource != "" || m.Manager == fieldManager || m.Manager == beforeFirstApply || m.FieldsV1 == nil || !owns(m.FieldsV1.GetRawBytes(), path) {
 				continue
 			}
 			if newest == nil || m.Time != nil && (newest.Time == nil || newest.Time.Before(m.Time)) {

@@ -18,12 +18,13 @@ func TestCulprit(t *testing.T) {
 		all  []metav1.ManagedFieldsEntry
 		want string
 	}{
-		"nothing is said":                          {nil, ""},
-		"only ourselves and the controllers":       {[]metav1.ManagedFieldsEntry{entry(fieldManager, "", notes, 9), entry("kube-controller-manager", "status", notes, 9)}, ""},
-		"annotations count more than the template": {[]metav1.ManagedFieldsEntry{entry("flux", "", notes, 1), entry("helm", "", template, 5), entry("hpa", "", replicas, 9)}, "flux"},
-		"the newest of the template":               {[]metav1.ManagedFieldsEntry{entry("helm", "", template, 1), entry("argocd-controller", "", template, 5)}, "argocd-controller"},
-		"any of the spec, if nothing else":         {[]metav1.ManagedFieldsEntry{entry("hpa", "", replicas, 1), entry("labels", "", `{"f:metadata":{}}`, 9)}, "hpa"},
-		"fields that are no JSON":                  {[]metav1.ManagedFieldsEntry{entry("odd", "", `{"f:spec"`, 1)}, ""},
+		"nothing is said":                                      {nil, ""},
+		"only ourselves and the controllers":                   {[]metav1.ManagedFieldsEntry{entry(fieldManager, "", notes, 9), entry("kube-controller-manager", "status", notes, 9)}, ""},
+		"the newest of the template, whoever owns annotations": {[]metav1.ManagedFieldsEntry{entry("flux", "", notes, 1), entry("helm", "", template, 5), entry("hpa", "", replicas, 9)}, "helm"},
+		"what was there before anybody applied is nobody":      {[]metav1.ManagedFieldsEntry{entry("before-first-apply", "", notes, 9), entry("helm", "", template, 5)}, "helm"},
+		"the newest of the template":                           {[]metav1.ManagedFieldsEntry{entry("helm", "", template, 1), entry("argocd-controller", "", template, 5)}, "argocd-controller"},
+		"any of the spec, if nothing else":                     {[]metav1.ManagedFieldsEntry{entry("hpa", "", replicas, 1), entry("labels", "", `{"f:metadata":{}}`, 9)}, "hpa"},
+		"fields that are no JSON":                              {[]metav1.ManagedFieldsEntry{entry("odd", "", `{"f:spec"`, 1)}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""

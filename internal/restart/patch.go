@@ -74,6 +74,11 @@ func (c *campaign) sent(w *work, seq int64, a answer) error {
 	return fmt.Errorf("%s %s: %w", a.what, state.Clean(w.name), a.err)
 }
 
+// again goes on right away after a change that no watch shows, unless it was refused.
+func (c *campaign) again(w *work, err error) (bool, error) {
+	return err == nil && w.retry.IsZero(), err
+}
+
 // later tells whether an error of the API server is one that time cures (it restarts,
 // is overloaded, an etcd leader is elected); the work is then looked at again after a
 // growing pause. NotFound is neither: nil and false. Other errors are given back.

@@ -31,7 +31,7 @@ func (c *campaign) recreate(ctx context.Context, w *work) (bool, error) {
 		w.active, w.done = false, true // it stands where it should
 		return false, c.close(w, state.Succeeded, "on "+c.minor)
 	case now != nil && string(now.UID) == old && (stash == nil || !stash.standing()):
-		return false, c.stash(ctx, w, now, stash)
+		return c.again(w, c.stash(ctx, w, now, stash))
 	case now != nil && string(now.UID) == old:
 		return c.evictBare(ctx, w, c.mirror.podView(now))
 	case now != nil:
@@ -44,7 +44,7 @@ func (c *campaign) recreate(ctx context.Context, w *work) (bool, error) {
 	case create != nil && create.standing():
 		return false, c.watchOver(ctx, w) // the watch does not show it yet
 	}
-	return false, c.create(ctx, w, create)
+	return c.again(w, c.create(ctx, w, create))
 }
 
 // birth is the UID of the pod that is replaced.
@@ -80,7 +80,8 @@ func (c *campaign) stash(ctx context.Context, w *work, seen *corev1.Pod, open *e
 		return fmt.Errorf("read pod %s/%s: %w", seen.Namespace, seen.Name, err)
 	}
 	if p.UID != seen.UID {
-		return nil // the watch will show it
+		w.retry = c.Clock.Now().Add(tick) // the watch will show it
+		return nil
 	}
 	if seq == 0 {
 		seq, err = c.intend("k8s:create podtemplates", seen.Namespace+"/"+stashName(seen.Name),

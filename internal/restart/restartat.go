@@ -31,7 +31,7 @@ func (c *campaign) restartAt(ctx context.Context, w *work) (bool, error) {
 	switch {
 	case a.Open:
 		// The same value again changes nothing where it has landed.
-		return false, c.sendStamp(ctx, w, a)
+		return c.again(w, c.sendStamp(ctx, w, a))
 	case len(v.lagging()) == 0 && (v.whole(int(w.item.Replicas)) || a.Number == 0 && v.clear()):
 		return false, c.finishRestartAt(w, a)
 	case len(standing) == 0 || a.Number > 0 && !bornAfter(standing, a.Stamp):
