@@ -7,11 +7,13 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 )
 
@@ -56,9 +58,15 @@ func conflicts(c *Case) {
 	if noted.Generation != 3 {
 		c.Errorf("generation %d after a change of the annotations", noted.Generation)
 	}
-	scale := must(deps.GetScale(c.ctx, "web", metav1.GetOptions{}))(c)
-	scale.Spec.Replicas = 1
-	must(deps.UpdateScale(c.ctx, "web", scale, metav1.UpdateOptions{}))(c)
+	var scale *autoscalingv1.Scale
+	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the controller writes the status meanwhile
+		scale = must(deps.GetScale(c.ctx, "web", metav1.GetOptions{}))(c)
+		scale.Spec.Replicas = 1
+		_, err := deps.UpdateScale(c.ctx, "web", scale, metav1.UpdateOptions{})
+		return err
+	}); err != nil {
+		c.Fatal(err)
+	}
 	if _, err := deps.UpdateScale(c.ctx, "web", scale, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
 		c.Errorf("a Scale of an old state: %v", err)
 	}
