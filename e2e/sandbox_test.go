@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"sync"
 	"testing"
 	"time"
 
@@ -77,8 +78,9 @@ func direct(t *testing.T, c *cluster.Cluster) *clientset.Clientset {
 // process is one eksbg at work.
 type process struct {
 	cmd *exec.Cmd
-	out bytes.Buffer
-	end chan struct{}
+	// out is all that it says, data what of it is on stdout.
+	out, data bytes.Buffer
+	end       chan struct{}
 }
 
 func begin(t *testing.T, box *sandbox.Sandbox, args ...string) *process {
@@ -86,8 +88,8 @@ func begin(t *testing.T, box *sandbox.Sandbox, args ...string) *process {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), deadline)
 	p := &process{cmd: exec.CommandContext(ctx, eksbg, args...), end: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), box.Env()...)
-	out := io.MultiWriter(&p.out, logOf(t, "eksbg.log"))
-	p.cmd.Stdout, p.cmd.Stderr = out, out
+	said := &oneByOne{w: io.MultiWriter(&p.out, logOf(t, "eksbg.log"))}
+	p.cmd.Stdout, p.cmd.Stderr = io.MultiWriter(&p.data, said), said
 	if err := p.cmd.Start(); err != nil {
 		cancel()
 		t.Fatal(err)
@@ -98,6 +100,18 @@ func begin(t *testing.T, box *sandbox.Sandbox, args ...string) *process {
 		_ = p.cmd.Wait() // its exit code says it
 	}()
 	return p
+}
+
+// oneByOne lets the writers of stdout and stderr share a log.
+type oneByOne struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (o *oneByOne) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.w.Write(p)
 }
 
 // exit waits for the process and gives its exit code; -1 when a signal ended it.

@@ -236,7 +236,7 @@ func (c *Cluster) jobs(ctx context.Context, pods []corev1.Pod) error {
 			return err
 		}
 		if active == 0 || active != j.Status.Active {
-			return fmt.Errorf("Job %s/%s has %d pods at work and says %d", j.Namespace, j.Name, active, j.Status.Active)
+			return fmt.Errorf("%s/%s, a Job, has %d pods at work and says %d", j.Namespace, j.Name, active, j.Status.Active)
 		}
 	}
 	return nil
