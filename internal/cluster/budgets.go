@@ -25,6 +25,20 @@ func (s *selection) add(namespace string, selector labels.Selector, at int) {
 	s.byNamespace[namespace] = append(s.byNamespace[namespace], chooser{selector, at})
 }
 
+// keys are the labels that the selectors look at.
+func (s *selection) keys() []string {
+	var out []string
+	for _, all := range s.byNamespace {
+		for _, c := range all {
+			requirements, _ := c.selector.Requirements()
+			for _, r := range requirements {
+				out = append(out, r.Key())
+			}
+		}
+	}
+	return out
+}
+
 // of are the places of all that choose a pod with these labels.
 func (s *selection) of(namespace string, set labels.Set) []int {
 	var out []int

@@ -1,5 +1,7 @@
 package cluster
 
+import corev1 "k8s.io/api/core/v1"
+
 // What is kept of each kind of object, by field numbers of generated.proto. A
 // conversion that begins to use another field has to be given it here;
 // TestNothingUsedIsPruned fails until it is.
@@ -15,10 +17,18 @@ const (
 // the owners.
 var keepMeta = message{1: nil, 3: nil, 5: nil, 7: nil, 8: nil, 9: nil, 13: nil}
 
-// keepLabels and keepAnnotations are of ObjectMeta as well.
+// keepLabels and keepAnnotations are of ObjectMeta as well: those that a list names.
 var (
-	keepLabels      = message{11: nil}
-	keepAnnotations = message{12: nil}
+	keepLabels      = message{11: entries}
+	keepAnnotations = message{12: entries}
+)
+
+// The labels, annotations and conditions of nodes that are used by themselves; those of pods that selectors
+// use come on top.
+var (
+	podKeys      = []string{labelProfile, annotationCapacity, mirrorAnnotation}
+	nodeKeys     = []string{labelCompute, labelProfile, labelOldZone, corev1.LabelTopologyZone, string(corev1.NodeReady)}
+	workloadKeys = []string{RestartedAtAnnotation}
 )
 
 // keepTemplate is of a pod template its annotations and its priority class.
@@ -35,7 +45,7 @@ var keepPod = message{
 
 var keepNode = message{
 	fieldMeta:   both(keepMeta, keepLabels),
-	fieldStatus: {4: keepCondition, 7: message{7: nil}}, // conditions, nodeInfo.kubeletVersion
+	fieldStatus: {4: entries, 7: message{7: nil}}, // conditions, nodeInfo.kubeletVersion
 }
 
 var keepDeployment = message{

@@ -37,14 +37,16 @@ type list[T any] struct {
 	// resource is RESOURCE.GROUP, as RBAC and errors name it.
 	resource string
 	client   rest.Interface
-	// keep is what the objects are pruned to.
+	// keep is what the objects are pruned to, keys are the labels and annotations among it.
 	keep message
+	keys []string
 	// start throws away what was kept: the list begins, or begins anew.
 	start func()
 	// each gets one object after the other; it must not hold on to it.
 	each func(*T)
-	// first, if set, is called when the first page has arrived.
-	first func()
+	// first, if set, is called when the first page has arrived, with the number of objects
+	// in the list as far as the API server tells.
+	first func(n int)
 	// once: a list that expires is an error and not begun anew.
 	once bool
 }
@@ -76,23 +78,27 @@ func isExpired(err error) bool { return apierrors.IsResourceExpired(err) || apie
 func pass[T any, P decodable[T]](ctx context.Context, b *bench, l list[T]) error {
 	ctx, cancel := context.WithCancel(ctx)
 	now, ahead := &b.pages[0], &b.pages[1]
+	want := wanted{l.keep, make(map[string]bool, len(l.keys))}
+	for _, key := range l.keys {
+		want.keys[key] = true
+	}
 	var coming sync.WaitGroup
 	// Nobody else may use the pages before the request that fills one has ended.
 	defer coming.Wait()
 	defer cancel()
-	now.fetch(ctx, l.client, l.resource, l.keep, "")
+	now.fetch(ctx, l.client, l.resource, want, "")
 	for first := true; ; first = false {
 		coming.Wait()
 		if now.err != nil {
 			return now.err
 		}
 		if first && l.first != nil {
-			l.first()
+			l.first(len(now.ends) + int(now.left))
 		}
 		more := now.more
 		if more != "" {
 			to := ahead
-			coming.Go(func() { to.fetch(ctx, l.client, l.resource, l.keep, more) })
+			coming.Go(func() { to.fetch(ctx, l.client, l.resource, want, more) })
 		}
 		if err := each[T, P](now, l); err != nil {
 			return err

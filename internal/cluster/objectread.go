@@ -143,14 +143,21 @@ func (r *reading) readPriorities(ctx context.Context, b *bench) error {
 func (r *reading) addPriority(o *schedulingv1.PriorityClass) { r.priority.add(o) }
 
 func (r *reading) readPods(ctx context.Context, b *bench, begun func()) error {
+	same := interned{}
 	err := read(ctx, b, list[corev1.Pod]{
-		resource: "pods", client: r.client.kube.CoreV1().RESTClient(), keep: keepPod, first: begun, once: true,
+		resource: "pods", client: r.client.kube.CoreV1().RESTClient(), keep: keepPod, once: true,
+		keys: slices.Concat(podKeys, r.guards.keys(), r.hooks.chooses.keys()),
 		start: func() {
 			r.inv.Pods = nil
 			r.hooks.reset()
 		},
+		first: func(n int) {
+			r.inv.Pods = make([]Pod, 0, n)
+			begun()
+		},
 		each: func(o *corev1.Pod) {
 			p := pod(o)
+			p.intern(same)
 			p.Budgets = r.guards.of(p.Namespace, o.Labels)
 			r.hooks.see(p, o.Labels)
 			r.inv.Pods = append(r.inv.Pods, p)
@@ -163,16 +170,22 @@ func (r *reading) readPods(ctx context.Context, b *bench, begun func()) error {
 }
 
 func (r *reading) readNodes(ctx context.Context, b *bench) error {
+	same := interned{}
 	return read(ctx, b, list[corev1.Node]{
-		resource: "nodes", client: r.client.kube.CoreV1().RESTClient(), keep: keepNode,
+		resource: "nodes", client: r.client.kube.CoreV1().RESTClient(), keep: keepNode, keys: nodeKeys,
 		start: func() { r.inv.Nodes = nil },
-		each:  func(o *corev1.Node) { r.inv.Nodes = append(r.inv.Nodes, node(o)) },
+		first: func(n int) { r.inv.Nodes = make([]Node, 0, n) },
+		each: func(o *corev1.Node) {
+			n := node(o)
+			n.intern(same)
+			r.inv.Nodes = append(r.inv.Nodes, n)
+		},
 	})
 }
 
 func (r *reading) readReplicaSets(ctx context.Context, b *bench) error {
 	return read(ctx, b, list[appsv1.ReplicaSet]{
-		resource: "replicasets.apps", client: r.client.kube.AppsV1().RESTClient(), keep: keepReplicaSet,
+		resource: "replicasets.apps", client: r.client.kube.AppsV1().RESTClient(), keep: keepReplicaSet, keys: workloadKeys,
 		start: func() { r.replicaSets = nil },
 		each: func(o *appsv1.ReplicaSet) {
 			if !r.who.add(&o.ObjectMeta) {
@@ -184,7 +197,7 @@ func (r *reading) readReplicaSets(ctx context.Context, b *bench) error {
 
 func (r *reading) readReplicationControllers(ctx context.Context, b *bench) error {
 	return read(ctx, b, list[corev1.ReplicationController]{
-		resource: "replicationcontrollers", client: r.client.kube.CoreV1().RESTClient(), keep: keepReplicationController,
+		resource: "replicationcontrollers", client: r.client.kube.CoreV1().RESTClient(), keep: keepReplicationController, keys: workloadKeys,
 		start: func() { r.replicationControllers = nil },
 		each: func(o *corev1.ReplicationController) {
 			if !r.who.add(&o.ObjectMeta) {
@@ -218,7 +231,7 @@ func (r *reading) readCronJobs(ctx context.Context, b *bench) error {
 
 func (r *reading) readDeployments(ctx context.Context, b *bench) error {
 	return read(ctx, b, list[appsv1.Deployment]{
-		resource: "deployments.apps", client: r.client.kube.AppsV1().RESTClient(), keep: keepDeployment,
+		resource: "deployments.apps", client: r.client.kube.AppsV1().RESTClient(), keep: keepDeployment, keys: workloadKeys,
 		start: func() { r.deployments = nil },
 		each:  func(o *appsv1.Deployment) { r.deployments = append(r.deployments, r.priority.deployment(o)) },
 	})
@@ -226,7 +239,7 @@ func (r *reading) readDeployments(ctx context.Context, b *bench) error {
 
 func (r *reading) readStatefulSets(ctx context.Context, b *bench) error {
 	return read(ctx, b, list[appsv1.StatefulSet]{
-		resource: "statefulsets.apps", client: r.client.kube.AppsV1().RESTClient(), keep: keepStatefulSet,
+		resource: "statefulsets.apps", client: r.client.kube.AppsV1().RESTClient(), keep: keepStatefulSet, keys: workloadKeys,
 		start: func() { r.statefulSets = nil },
 		each:  func(o *appsv1.StatefulSet) { r.statefulSets = append(r.statefulSets, r.priority.statefulSet(o)) },
 	})
@@ -234,7 +247,7 @@ func (r *reading) readStatefulSets(ctx context.Context, b *bench) error {
 
 func (r *reading) readDaemonSets(ctx context.Context, b *bench) error {
 	return read(ctx, b, list[appsv1.DaemonSet]{
-		resource: "daemonsets.apps", client: r.client.kube.AppsV1().RESTClient(), keep: keepDaemonSet,
+		resource: "daemonsets.apps", client: r.client.kube.AppsV1().RESTClient(), keep: keepDaemonSet, keys: workloadKeys,
 		start: func() { r.daemonSets = nil },
 		each:  func(o *appsv1.DaemonSet) { r.daemonSets = append(r.daemonSets, r.priority.daemonSet(o)) },
 	})

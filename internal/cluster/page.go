@@ -23,16 +23,24 @@ type bench struct {
 	pages   [2]page
 }
 
+// wanted is what objects are pruned to.
+type wanted struct {
+	keep message
+	keys map[string]bool
+}
+
 // page is one page of a list.
 type page struct {
-	keep message
+	want wanted
 	// items are the objects, pruned, one behind the other; ends is where each ends.
 	items []byte
 	ends  []int
 	// other is the page decoded, where it came in another form than protobuf.
 	other runtime.Object
-	// more continues the list; empty at its end.
+	// more continues the list; empty at its end. left is how many objects are to come,
+	// 0 where the API server does not tell.
 	more string
+	left int64
 	err  error
 
 	in   *bufio.Reader
@@ -40,13 +48,13 @@ type page struct {
 }
 
 func (p *page) reset() {
-	p.items, p.ends, p.other, p.more, p.err = p.items[:0], p.ends[:0], nil, "", nil
+	p.items, p.ends, p.other, p.more, p.left, p.err = p.items[:0], p.ends[:0], nil, "", 0, nil
 }
 
 // fetch asks for the page that the token continues.
-func (p *page) fetch(ctx context.Context, client rest.Interface, resource string, keep message, token string) {
+func (p *page) fetch(ctx context.Context, client rest.Interface, resource string, want wanted, token string) {
 	p.reset()
-	p.keep = keep
+	p.want = want
 	name, _, _ := strings.Cut(resource, ".")
 	result := client.Get().Resource(name).
 		VersionedParams(&metav1.ListOptions{Limit: pageSize, Continue: token}, scheme.ParameterCodec).
@@ -77,6 +85,8 @@ const (
 	listItems     = 2
 	// mostItem is far more than an object may have (etcd takes 1.5 MB).
 	mostItem = 64 << 20
+	// mostLeft bounds what is made ready for the objects that are to come.
+	mostLeft = 1 << 17
 )
 
 // take reads a list in protobuf as it arrives and keeps of each object what is to be
@@ -141,9 +151,12 @@ func (p *page) takeList(w *wire, end int64) error {
 				return fmt.Errorf("%w: %w", errWire, err)
 			}
 			p.more = m.Continue
+			if m.RemainingItemCount != nil {
+				p.left = min(max(*m.RemainingItemCount, 0), mostLeft)
+			}
 			continue
 		}
-		kept, err := prune(p.item, p.keep)
+		kept, err := prune(p.item, p.want.keep, p.want.keys)
 		if err != nil {
 			return err
 		}

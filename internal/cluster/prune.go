@@ -10,6 +10,13 @@ import (
 // k8s.io/api/*/generated.proto, which the API never changes.
 type message map[uint64]message
 
+// entries stands for a map of which only the entries of certain keys are kept, or for
+// conditions of which only those of certain types are.
+var entries = message{}
+
+// mapKey is the field of a map's entry that holds its key, and of a condition its type.
+const mapKey = 1
+
 // errWire is an answer that is not protobuf as API servers write it.
 var errWire = errors.New("the answer is not protobuf that can be read")
 
@@ -65,9 +72,10 @@ func next(b []byte, from int) (field, error) {
 }
 
 // prune throws away what m does not keep of the message b, in place, and gives what is
-// left. Most of a pod is never looked at, and decoding it would be most of the work of
-// reading a cluster.
-func prune(b []byte, m message) ([]byte, error) {
+// left; of its entries those with one of the keys are kept, and of a part that nothing
+// is left of not even that it was there. Most of a pod is never
+// looked at, and decoding it would be most of the work of reading a cluster.
+func prune(b []byte, m message, keys map[string]bool) ([]byte, error) {
 	to := 0
 	for from := 0; from < len(b); {
 		f, err := next(b, from)
@@ -79,10 +87,21 @@ func prune(b []byte, m message) ([]byte, error) {
 		case !ok:
 		case sub == nil || f.length == 0:
 			to += copy(b[to:], b[from:f.end])
-		default:
-			kept, err := prune(b[f.body:f.end], sub)
+		case len(sub) == 0:
+			wanted, err := hasKey(b[f.body:f.end], keys)
 			if err != nil {
 				return nil, err
+			}
+			if wanted {
+				to += copy(b[to:], b[from:f.end])
+			}
+		default:
+			kept, err := prune(b[f.body:f.end], sub, keys)
+			if err != nil {
+				return nil, err
+			}
+			if len(kept) == 0 {
+				break
 			}
 			head := copy(b[to:], b[from:f.body])
 			to += head
@@ -92,6 +111,22 @@ func prune(b []byte, m message) ([]byte, error) {
 		from = f.end
 	}
 	return b[:to], nil
+}
+
+// hasKey tells whether a map's entry has one of the keys.
+func hasKey(entry []byte, keys map[string]bool) (bool, error) {
+	for from := 0; from < len(entry); {
+		f, err := next(entry, from)
+		if err != nil {
+			return false, err
+		}
+		if f.number == mapKey && f.length > 0 {
+			return keys[string(entry[f.body:f.end])], nil
+		}
+		from = f.end
+	}
+	// A key that is not there is the empty one.
+	return keys[""], nil
 }
 
 // padded writes v as a varint of exactly len(b) bytes.

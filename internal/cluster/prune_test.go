@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -21,6 +22,15 @@ import (
 	"sigs.k8s.io/randfill"
 )
 
+// used are the keys of labels and annotations that the conversions look at, and "app".
+var used = map[string]bool{"app": true}
+
+func init() {
+	for _, key := range slices.Concat(podKeys, nodeKeys, workloadKeys) {
+		used[key] = true
+	}
+}
+
 // filler makes random objects in which every field is set.
 func filler(seed int64) *randfill.Filler {
 	return randfill.NewWithSeed(seed).NilChance(0).NumElements(1, 3).Funcs(
@@ -30,10 +40,21 @@ func filler(seed int64) *randfill.Filler {
 		func(v *intstr.IntOrString, c randfill.Continue) { *v = intstr.FromInt32(c.Int31n(9)) },
 		func(t *metav1.Time, c randfill.Continue) { *t = metav1.Unix(c.Int63n(1<<31), 0) },
 		func(t *metav1.MicroTime, c randfill.Continue) { t.Time = metav1.Unix(c.Int63n(1<<31), 0).Time },
+		func(m *map[string]string, c randfill.Continue) {
+			*m = map[string]string{"": "empty", c.String(8): c.String(8)}
+			for key := range used {
+				if c.Bool() {
+					(*m)[key] = c.String(8)
+				}
+			}
+		},
 		func(p *corev1.PodPhase, c randfill.Continue) {
 			*p = []corev1.PodPhase{corev1.PodRunning, corev1.PodFailed, corev1.PodPending}[c.Intn(3)]
 		},
 		func(t *corev1.PodConditionType, c randfill.Continue) { *t = corev1.PodReady },
+		func(t *corev1.NodeConditionType, c randfill.Continue) {
+			*t = []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeDiskPressure}[c.Intn(2)]
+		},
 		func(s *corev1.ConditionStatus, c randfill.Continue) {
 			*s = []corev1.ConditionStatus{"True", "False"}[c.Intn(2)]
 		},
@@ -49,7 +70,7 @@ func filler(seed int64) *randfill.Filler {
 // before it is decoded.
 func TestNothingUsedIsPruned(t *testing.T) {
 	p := priorities{}
-	unpruned(t, keepPod, func(o *corev1.Pod) any { return []any{pod(o), o.Labels} })
+	unpruned(t, keepPod, func(o *corev1.Pod) any { return []any{pod(o), o.Labels["app"]} })
 	unpruned(t, keepNode, func(o *corev1.Node) any { return node(o) })
 	unpruned(t, keepDeployment, func(o *appsv1.Deployment) any { return []any{p.deployment(o), o.Spec.Template.Spec.PriorityClassName} })
 	unpruned(t, keepStatefulSet, func(o *appsv1.StatefulSet) any {
@@ -93,7 +114,7 @@ func unpruned[T any, P codec[T]](t *testing.T, keep message, made func(P) any) {
 		if err := want.Unmarshal(whole); err != nil {
 			t.Fatal(err)
 		}
-		kept, err := prune(bytes.Clone(whole), keep)
+		kept, err := prune(bytes.Clone(whole), keep, used)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +156,7 @@ func TestAPageThatBreaksOffIsTheConnectionsFault(t *testing.T) {
 	}
 	whole := frame("next", a, a)
 	var p page
-	p.keep = keepPod
+	p.want.keep = keepPod
 	if err := p.take(bytes.NewReader(whole)); err != nil || len(p.ends) != 2 || p.more != "next" {
 		t.Fatalf("%v, %d objects, then %q", err, len(p.ends), p.more)
 	}
@@ -156,7 +177,7 @@ func FuzzPage(f *testing.F) {
 	f.Add(frame("more"))
 	f.Add([]byte("k8s\x00\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		p := page{keep: keepPod}
+		p := page{want: wanted{keepPod, used}}
 		if err := p.take(bytes.NewReader(b)); err != nil {
 			return
 		}
@@ -178,10 +199,10 @@ func FuzzPrune(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var want, got corev1.Pod
 		if want.Unmarshal(b) != nil {
-			_, _ = prune(b, keepPod)
+			_, _ = prune(b, keepPod, used)
 			return
 		}
-		kept, err := prune(bytes.Clone(b), keepPod)
+		kept, err := prune(bytes.Clone(b), keepPod, used)
 		if err != nil {
 			// Groups, which nobody writes, are skipped by the one and refused by the other.
 			return
