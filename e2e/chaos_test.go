@@ -113,12 +113,15 @@ type observer struct {
 
 	mu   sync.Mutex
 	pods map[string]map[types.UID]string // by owner: uid to name
+	// first is the first pod of each owner, made the template of each pod.
+	first map[string]types.UID
+	made  map[types.UID]string
 }
 
 // witness begins to watch a cluster, past log and faults.
 func witness(t *testing.T, c *cluster.Cluster) *observer {
 	t.Helper()
-	o := &observer{cluster: c, before: generations(t, c), pods: map[string]map[types.UID]string{}}
+	o := &observer{cluster: c, before: generations(t, c), pods: map[string]map[types.UID]string{}, first: map[string]types.UID{}, made: map[types.UID]string{}}
 	f := informers.NewSharedInformerFactory(direct(t, c), 0)
 	i := f.Core().V1().Pods().Informer()
 	if _, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(x any) { o.saw(x.(*corev1.Pod)) }}); err != nil {
@@ -142,7 +145,9 @@ func (o *observer) saw(p *corev1.Pod) {
 	owner := p.Namespace + "/" + p.Labels["app"]
 	if o.pods[owner] == nil {
 		o.pods[owner] = map[types.UID]string{}
+		o.first[owner] = p.UID
 	}
+	o.made[p.UID] = p.Labels["pod-template-hash"]
 	o.pods[owner][p.UID] = p.Name
 }
 

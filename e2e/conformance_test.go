@@ -22,6 +22,9 @@ func TestConformance(t *testing.T) {
 				Profiles: []kube.Profile{{Name: "all", Selectors: []kube.Selector{{Namespace: conformance.NamespacePrefix + "*"}}}},
 			},
 		})
+		if err := c.Define(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		return conformance.Target{
 			Config: cfg, Minor: "1.31",
 			Raise: func(_ *testing.T, m string) { minor.Store(m) },

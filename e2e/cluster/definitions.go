@@ -20,6 +20,17 @@ var custom = map[*registry.Resource]func(*Cluster, context.Context, *unstructure
 	registry.CloneSets: (*Cluster).syncCloneSet,
 }
 
+// Define makes every custom resource known to the API server now, for clients that make
+// objects of them by themselves. Start comes first.
+func (c *Cluster) Define(ctx context.Context) error {
+	for _, res := range []*registry.Resource{registry.Rollouts, registry.CloneSets} {
+		if err := c.define(ctx, res); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // define makes a custom resource known to the API server, once, and starts its controller.
 func (c *Cluster) define(ctx context.Context, res *registry.Resource) error {
 	if custom[res] == nil || !c.first(res) {
