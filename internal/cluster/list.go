@@ -17,15 +17,6 @@ const pageSize = 500
 // relists is how often a list is begun anew because its continue token expired.
 const relists = 3
 
-// notEverywhere are resources that may be absent from an API server; then there are
-// no such objects. Of the others an answer 404 is not believed.
-var notEverywhere = map[string]bool{
-	"replicationcontrollers":                                       true,
-	"priorityclasses.scheduling.k8s.io":                            true,
-	"validatingwebhookconfigurations.admissionregistration.k8s.io": true,
-	"mutatingwebhookconfigurations.admissionregistration.k8s.io":   true,
-}
-
 // decodable is a pointer to an object of the API that decodes itself from protobuf.
 type decodable[T any] interface {
 	*T
@@ -64,9 +55,6 @@ func read[T any, P decodable[T]](ctx context.Context, b *bench, l list[T]) error
 			continue
 		case apierrors.IsForbidden(err):
 			return forbidden("list", l.resource, b.cluster, err)
-		case apierrors.IsNotFound(err) && notEverywhere[l.resource]:
-			l.start()
-			return nil
 		}
 		return fmt.Errorf("list %s of cluster %s: %w", l.resource, b.cluster, err)
 	}
