@@ -34,7 +34,7 @@ interop: build ## the stock AWS CLI and kubectl drive the sandbox
 # The first run builds etcd, kube-apiserver and kube-controller-manager, for minutes; the
 # binary stays in $$XDG_CACHE_HOME/eksbg-e2e. EKSBG_E2E_LOGS=DIR keeps logs.
 e2e: ## the same scenarios on real control planes
-	cd e2e && $(GO) test -timeout 40m ./kubernetes ./front ./hooks ./kubelet ./cluster
+	cd e2e && $(GO) test -race -timeout 40m ./kubernetes ./cluster
 	cd e2e && $(GO) test -timeout 40m .
 
 bench: ## measures eksbg against real control planes, into docs/performance.md

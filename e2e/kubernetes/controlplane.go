@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -41,6 +42,9 @@ type ControlPlane struct {
 	admin   Pair
 
 	etcd, apiserver, controllers *process
+	closing                      chan struct{}
+	once                         sync.Once
+	wg                           sync.WaitGroup
 }
 
 // startTries bounds how often a start is tried whose ports somebody else took meanwhile.
@@ -64,7 +68,7 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 }
 
 func start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
-	c := &ControlPlane{dir: o.Dir, ca: o.Authority.PEM()}
+	c := &ControlPlane{dir: o.Dir, ca: o.Authority.PEM(), closing: make(chan struct{})}
 	var ports [3]int
 	for i := range ports {
 		if ports[i], err = freePort(); err != nil {
@@ -92,8 +96,37 @@ func start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
 	if err := c.StartAPIServer(ctx); err != nil {
 		return nil, err
 	}
-	return c, c.controllers.start()
+	if err := c.controllers.start(); err != nil {
+		return nil, err
+	}
+	c.wg.Go(c.supervise)
+	return c, nil
 }
+
+// supervise starts the controllers again when they have ended, as the kubelet of a
+// control plane does: they give up when the API server is away as they begin.
+func (c *ControlPlane) supervise() {
+	for {
+		select {
+		case <-c.closing:
+			return
+		case <-c.controllers.ended():
+		}
+		select {
+		case <-c.closing:
+			return
+		case <-c.etcd.ended():
+			return
+		case <-time.After(superviseAgain):
+		}
+		if c.controllers.start() != nil {
+			return
+		}
+	}
+}
+
+// superviseAgain is how long the controllers stay away before they are started again.
+const superviseAgain = 500 * time.Millisecond
 
 func (c *ControlPlane) file(name string) string { return filepath.Join(c.dir, "config", name) }
 
@@ -198,9 +231,9 @@ func probe(ctx context.Context, client *http.Client, url string) (bool, string) 
 	return res.StatusCode == http.StatusOK, string(text)
 }
 
-// Running is an error when a process has ended that should run.
+// Running is an error when etcd or the API server has ended that should run.
 func (c *ControlPlane) Running() error {
-	for _, p := range []*process{c.etcd, c.apiserver, c.controllers} {
+	for _, p := range []*process{c.etcd, c.apiserver} {
 		select {
 		case <-p.ended():
 			return p.failure()
@@ -213,6 +246,8 @@ func (c *ControlPlane) Running() error {
 // Close ends the processes and waits for them; what they wrote stays. A second Close
 // does nothing.
 func (c *ControlPlane) Close() error {
+	c.once.Do(func() { close(c.closing) })
+	c.wg.Wait()
 	var errs []error
 	for _, p := range []*process{c.controllers, c.apiserver, c.etcd} {
 		errs = append(errs, p.kill())
