@@ -17,11 +17,14 @@ import (
 	"github.com/eksbg/eksbg/internal/state"
 )
 
+// actUnsent: the open eviction is not sent again, for it is not the one to go next now.
+const actUnsent act = -1
+
 // taking is what to do next about an owner whose pods go one by one.
 type taking struct {
 	act act
 	pod podView
-	// entry is the eviction that act is about, for actClose and actResend.
+	// entry is the eviction that act is about, for actClose, actResend and actUnsent.
 	entry *entry
 	// whole is true where every pod that stands is ready on a current kubelet or lags.
 	whole bool
@@ -31,25 +34,27 @@ type taking struct {
 // evictions of this step so far, in order; the next one goes only when what the ones
 // before it took stands again.
 func take(v view, want int, all []*entry, inOrder bool) taking {
+	whole := v.whole(want)
+	standing := v.standing()
 	for _, e := range all {
 		p, there := v.pod(e.UID)
 		switch {
-		case e.open() && there && !p.Terminating:
+		case e.open() && (!there || p.Terminating):
+			return taking{act: actClose, entry: e}
+		case e.open() && whole && len(standing) > 0 && pick(standing, inOrder).UID == p.UID:
 			return taking{act: actResend, pod: p, entry: e}
 		case e.open():
-			return taking{act: actClose, entry: e}
+			return taking{act: actUnsent, pod: p, entry: e}
 		case e.standing() && there && !p.Terminating:
 			return taking{act: actWait} // the watch does not show it yet
 		}
 	}
-	whole := v.whole(want)
-	standing := v.standing()
 	switch {
 	case len(standing) == 0 && (whole && len(v.lagging()) == 0 || len(all) == 0 && v.clear()):
 		return taking{act: actDone, whole: whole}
 	case len(standing) == 0 || !whole:
 		return taking{act: actWait}
-	case taken(all) >= maxAttempts*max(want, 1):
+	case taken(all) >= maxAttempts*most(want, all):
 		return taking{act: actExhausted, whole: true}
 	}
 	return taking{act: actRestart, pod: pick(standing, inOrder), whole: true}
@@ -84,6 +89,16 @@ func taken(all []*entry) (n int) {
 	return n
 }
 
+// most is how many pods the owner has had at a time, for all that is known: one that was
+// scaled down since has used up no attempts by that.
+func most(want int, all []*entry) int {
+	n := max(want, 1)
+	for _, e := range all {
+		n = max(n, e.Want)
+	}
+	return n
+}
+
 // evictNext drives an owner whose pods go one by one through the Eviction API.
 func (c *campaign) evictNext(ctx context.Context, w *work) (bool, error) {
 	w.view.Deadline = "" // of an earlier rollout: evictions change no template
@@ -106,6 +121,8 @@ func (c *campaign) evictNext(ctx context.Context, w *work) (bool, error) {
 		return true, c.settle(t.entry.Seq, state.Found, w.name+": "+t.entry.Object+" is gone", landed{})
 	case actResend:
 		return false, c.evict(ctx, w, t.entry.Seq, t.pod)
+	case actUnsent:
+		return c.unsent(ctx, w, t, "not sent again: "+cmp.Or(w.view.unsettled(), "another pod goes first"))
 	case actExhausted:
 		return false, c.stop(w, state.ExitBlocked, fmt.Sprintf("still lags after %d evictions: %s", taken(all), w.view.unsettled()),
 			"see which nodes its pods get (kubectl get pods -o wide);\nmove them by hand or name it under restart.skip in the plan file, then run the same command again")
@@ -118,6 +135,22 @@ func (c *campaign) evictNext(ctx context.Context, w *work) (bool, error) {
 		return false, c.evict(ctx, w, seq, t.pod)
 	}
 	return false, c.watchOver(ctx, w)
+}
+
+// unsent closes an open eviction that is not sent again. The API server is asked whether
+// it has landed after all: the watch may be behind.
+func (c *campaign) unsent(ctx context.Context, w *work, t taking, why string) (bool, error) {
+	p, err := c.Kubernetes.CoreV1().Pods(w.item.Owner.Namespace).Get(ctx, t.pod.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err), err == nil && (string(p.UID) != t.pod.UID || p.DeletionTimestamp != nil):
+		return true, c.settle(t.entry.Seq, state.Found, w.name+": "+t.pod.Name+" is gone", landed{})
+	case err != nil:
+		if later, err := c.later(w, err); later {
+			return false, err
+		}
+		return false, fmt.Errorf("look whether %s of %s is gone: %w", t.pod.Name, w.name, err)
+	}
+	return true, c.settle(t.entry.Seq, state.Rejected, w.name+": eviction of "+t.pod.Name+" "+why, landed{})
 }
 
 func podName(w *work, p podView) string { return w.item.Owner.Namespace + "/" + p.Name }

@@ -11,6 +11,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 	"pgregory.net/rapid"
 
 	"github.com/eksbg/eksbg/internal/planfile"
@@ -288,6 +290,66 @@ func TestEvictionsThatDoNotHelp(t *testing.T) {
 	})
 }
 
+// Ten pods, nine evictions, and then an autoscaler wants three: no attempt is used up.
+func TestScaledDownMeanwhile(t *testing.T) {
+	v := view{Found: true, Desired: 3, Pods: []podView{{Name: "a", UID: "a", Place: current, Ready: true}, {Name: "b", UID: "b", Place: current, Ready: true},
+		{Name: "old", UID: "old", Place: lagging, Ready: true}}}
+	var all []*entry
+	for i := range 9 {
+		all = append(all, &entry{deed: deed{Do: doEvict, UID: fmt.Sprint(i), Want: 10}, Result: state.Succeeded})
+	}
+	if got := take(v, 3, all, false); got.act != actRestart || got.pod.Name != "old" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// An eviction that nobody knows the outcome of takes the only ready pod no more.
+func TestOpenEvictionIsDecidedAnew(t *testing.T) {
+	for name, tt := range map[string]struct {
+		gone    bool
+		results []state.Result
+		left    int
+	}{
+		"it had not landed": {false, []state.Result{state.Rejected, state.Accepted, state.Succeeded}, 1},
+		"it had":            {true, []state.Result{state.Found, state.Succeeded}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, b *bench) {
+				b.bareSet("shop", "web", 2, oldKubelet)
+				pods := b.podsReady()
+				other, old := pods[0].DeepCopy(), pods[1]
+				b.schedule(other, newKubelet)
+				other.Status.Conditions = nil
+				b.put(podsGVR, other)
+				_, err := b.journal.Intent("k8s:create pods/eviction", "shop/"+old.Name, deed{Do: doEvict, Owner: set, Object: old.Name, UID: string(old.UID), Want: 2}, nil)
+				must(err)
+				if tt.gone {
+					// The answer was lost; the list behind the watch is from before it landed.
+					b.client.PrependReactor("get", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+						if len(b.taken(set)) == 0 {
+							b.takePod(set, &old)
+						}
+						return false, nil, nil
+					})
+				}
+				end := b.held(t.Context())
+				if got := b.taken(set); len(got) != 1-tt.left {
+					t.Errorf("took %v while the other replica is not ready", got)
+				}
+				up := other.DeepCopy()
+				ready(up)
+				b.put(podsGVR, up)
+				if err := <-end; err != nil {
+					t.Fatal(err)
+				}
+				if got := b.journal.results("shop/" + old.Name); !slices.Equal(got, tt.results) || len(b.taken(set)) != 1 {
+					t.Errorf("results %v, took %v", got, b.taken(set))
+				}
+			})
+		})
+	}
+}
+
 // However pods stand, one goes only when it lags and all others stand.
 func TestTakeProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -320,8 +382,10 @@ func TestTakeProperty(t *testing.T) {
 			t.Fatalf("takes %+v of %+v, want %d", got.pod, v.Pods, want)
 		case got.act == actRestart && slices.ContainsFunc(all, (*entry).open):
 			t.Fatal("two at once")
-		case got.act == actResend && (got.entry == nil || !got.entry.open() || p.Terminating):
-			t.Fatalf("sends again %+v", got)
+		case got.act == actResend && (got.entry == nil || !got.entry.open() || !there || p.Place != lagging || p.Terminating || away > 0 || unready > 0 || stay < want):
+			t.Fatalf("sends again %+v of %+v, want %d", got, v.Pods, want)
+		case got.act == actUnsent && (got.entry == nil || !got.entry.open() || !there || p.Terminating):
+			t.Fatalf("does not send again %+v", got)
 		case got.act == actDone && (len(v.lagging()) > 0 || len(all) > 0 && (away > 0 || unready > 0 || stay < want)):
 			t.Fatalf("not done: %+v", v.Pods)
 		}
