@@ -27,7 +27,7 @@ func TestTheAPIServerIsKilledInTheMiddleOfAWave(t *testing.T) {
 	green := realCluster(t, box, sandbox.Green)
 	w := witness(t, green)
 	wave := nth(box, "k8s:patch deployments", 3)
-	p := begin(t, box, "apply", box.PlanFile(), "--yes")
+	p := begin(t, box, untilRestarted(box)...)
 	p.reaches(t, wave)
 	for range 2 {
 		if err := green.Plane().KillAPIServer(); err != nil {
@@ -37,7 +37,7 @@ func TestTheAPIServerIsKilledInTheMiddleOfAWave(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := p.exit(); got != 0 {
+	if got := p.exit(); got != 4 {
 		t.Fatalf("exit %d\n%s", got, p.out.String())
 	}
 	w.restartedOnce(t, box)
@@ -77,21 +77,29 @@ func TestAnAPIServerThatErrs(t *testing.T) {
 	})
 	green := realCluster(t, box, sandbox.Green)
 	w := witness(t, green)
-	p := begin(t, box, "apply", box.PlanFile(), "--yes")
-	cut := time.NewTicker(700 * time.Millisecond)
+	p := begin(t, box, untilRestarted(box)...)
+	// Now and then only: watches that end at once are begun again later each time.
+	cut := time.NewTicker(1500 * time.Millisecond)
 	defer cut.Stop()
-	for running := true; running; {
+	for cuts, running := 0, true; running; {
 		select {
 		case <-cut.C:
-			green.Cut()
+			if cuts++; cuts <= 8 {
+				green.Cut()
+			}
 		case <-p.end:
 			running = false
 		}
 	}
-	if got := p.exit(); got != 0 {
+	if got := p.exit(); got != 4 {
 		t.Fatalf("exit %d\n%s", got, p.out.String())
 	}
 	w.restartedOnce(t, box)
+}
+
+// untilRestarted is the run up to the end of the restart, which ends with exit 4.
+func untilRestarted(box *sandbox.Sandbox) []string {
+	return []string{"apply", box.PlanFile(), "--yes", "--until", "green/restart/1"}
 }
 
 // holdAt adds a hold and gives a channel that closes when it is met first.

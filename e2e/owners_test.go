@@ -96,9 +96,8 @@ func lagOf(t *testing.T, box *sandbox.Sandbox) map[string]string {
 // Every kind of owner is restarted in its own way, on a real control plane as in memory,
 // and nothing is left otherwise than it was.
 func TestEveryOwner(t *testing.T) {
-	memory := world(t, "owners", false, more)
-	apply(t, memory, 0)
-	real := world(t, "owners", true, more)
+	memory, real := world(t, "owners", false, more), world(t, "owners", true, more)
+	inMemory := begin(t, memory, "apply", memory.PlanFile(), "--yes")
 	green := realCluster(t, real, sandbox.Green)
 	w := witness(t, green)
 	before := settings(t, real)
@@ -108,6 +107,9 @@ func TestEveryOwner(t *testing.T) {
 		t.Errorf("the methods of owners (-want +got):\n%s", diff)
 	}
 	apply(t, real, 0)
+	if got := inMemory.exit(); got != 0 {
+		t.Fatalf("in memory: exit %d\n%s", got, inMemory.out.String())
+	}
 
 	eventually(t, time.Minute, func() string { return cmp.Diff(ends(t, memory), ends(t, real)) })
 	if diff := cmp.Diff(before, settings(t, real)); diff != "" {

@@ -20,10 +20,14 @@ func TestScenariosEndOnRealControlPlanesAsInMemory(t *testing.T) {
 		{"hot", 0}, {"article", 0}, {"stuck", 1}, {"flaky", 0},
 	} {
 		t.Run(s.scenario, func(t *testing.T) {
-			memory := world(t, s.scenario, false)
-			apply(t, memory, s.exit)
-			real := world(t, s.scenario, true)
-			apply(t, real, s.exit)
+			t.Parallel() // flaky waits most of its time
+			memory, real := world(t, s.scenario, false), world(t, s.scenario, true)
+			both := []*process{begin(t, memory, "apply", memory.PlanFile(), "--yes"), begin(t, real, "apply", real.PlanFile(), "--yes")}
+			for _, p := range both {
+				if got := p.exit(); got != s.exit {
+					t.Fatalf("exit %d, want %d\n%s", got, s.exit, p.out.String())
+				}
+			}
 			eventually(t, time.Minute, func() string { return cmp.Diff(ends(t, memory), ends(t, real)) })
 		})
 	}
