@@ -53,7 +53,7 @@ func (s *selection) of(namespace string, set labels.Set) []int {
 // budget keeps what is used of a PodDisruptionBudget.
 func budget(b *policyv1.PodDisruptionBudget) Budget {
 	return Budget{
-		Namespace: b.Namespace, Name: b.Name, Allowed: b.Status.DisruptionsAllowed, Healthy: b.Status.CurrentHealthy,
+		Namespace: b.Namespace, Name: b.Name, UID: string(b.UID), Generation: b.Generation, Allowed: b.Status.DisruptionsAllowed, Healthy: b.Status.CurrentHealthy,
 		Desired: b.Status.DesiredHealthy, Expected: b.Status.ExpectedPods, Current: b.Status.ObservedGeneration >= b.Generation,
 	}
 }

@@ -70,11 +70,11 @@ func TestBudgetsOfPods(t *testing.T) {
 	}}
 	inv := w.look(t)
 	if d := cmp.Diff([]cluster.Budget{
-		{Namespace: "shop", Name: "cart", Allowed: 1, Healthy: 3, Desired: 2, Expected: 3, Current: true},
-		{Namespace: "shop", Name: "none"},
-		{Namespace: "other", Name: "elsewhere", Allowed: 1, Healthy: 3, Desired: 2, Expected: 3, Current: true},
-		{Namespace: "shop", Name: "wrong"},
-		{Namespace: "shop", Name: "everything"},
+		{Namespace: "shop", Name: "cart", UID: "uid-cart", Generation: 2, Allowed: 1, Healthy: 3, Desired: 2, Expected: 3, Current: true},
+		{Namespace: "shop", Name: "none", UID: "uid-none", Generation: 2},
+		{Namespace: "other", Name: "elsewhere", UID: "uid-elsewhere", Generation: 2, Allowed: 1, Healthy: 3, Desired: 2, Expected: 3, Current: true},
+		{Namespace: "shop", Name: "wrong", UID: "uid-wrong", Generation: 2},
+		{Namespace: "shop", Name: "everything", UID: "uid-everything", Generation: 2},
 	}, inv.Budgets); d != "" {
 		t.Errorf("budgets (-want +got):\n%s", d)
 	}

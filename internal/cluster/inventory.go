@@ -66,6 +66,9 @@ type CronJob struct {
 type Budget struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
+	// UID and Generation are of its metadata: they tell whether its spec is another one.
+	UID        string `json:"uid,omitempty"`
+	Generation int64  `json:"generation,omitempty"`
 	// Allowed, Healthy, Desired and Expected are status.disruptionsAllowed, currentHealthy,
 	// desiredHealthy and expectedPods.
 	Allowed  int32 `json:"allowed"`

@@ -125,6 +125,24 @@ func (p priorities) replicationController(r *corev1.ReplicationController) Workl
 	return w
 }
 
+// WorkloadOf reads a Deployment, StatefulSet, ReplicaSet or ReplicationController as an
+// inventory does, but for its priority, so that what a watch shows can be compared with
+// what an inventory has shown. False for anything else.
+func WorkloadOf(obj any) (Workload, bool) {
+	var p priorities
+	switch o := obj.(type) {
+	case *appsv1.Deployment:
+		return p.deployment(o), true
+	case *appsv1.StatefulSet:
+		return p.statefulSet(o), true
+	case *appsv1.ReplicaSet:
+		return p.replicaSet(o), true
+	case *corev1.ReplicationController:
+		return p.replicationController(o), true
+	}
+	return Workload{}, false
+}
+
 // replicas is the wanted number, one where none is stated.
 func replicas(n *int32) int32 {
 	if n == nil {
