@@ -41,6 +41,8 @@ type work struct {
 	answers map[string]bool
 	dumb    time.Time
 	view    view
+	// judged is what the survey that chose the method saw of the owner.
+	judged judged
 }
 
 // errStale says that the watches no longer show what happens in the cluster.
@@ -61,6 +63,8 @@ type campaign struct {
 	// reverted are the owners whose restart somebody takes back, and who does.
 	reverted map[string]string
 	fargate  capacity
+	// outdatedBy is what was said about an owner that was not as it had been judged.
+	outdatedBy map[string]string
 	// waits say why what is not begun has to wait; starved is since when nothing at all
 	// can begin.
 	waits             map[string]string
@@ -78,7 +82,8 @@ type campaign struct {
 // go on in the cluster and are found again on resume. What was changed only for the
 // time of the restart (replicas, suspended CronJobs) is put back however it ends.
 func (r *Restart) Act(ctx context.Context, rec state.Recorder) (err error) {
-	c := &campaign{Restart: r, ledger: readLedger(r.History.Records(r.spec.ID), rec), owners: map[string]bool{}, reverted: map[string]string{}}
+	c := &campaign{Restart: r, ledger: readLedger(r.History.Records(r.spec.ID), rec), owners: map[string]bool{},
+		reverted: map[string]string{}, outdatedBy: map[string]string{}}
 	for name := range c.last {
 		c.owners[name] = true
 	}
@@ -203,9 +208,10 @@ func (c *campaign) recordCluster(l *look) error {
 // first, so that no more than MaxParallel roll at once after a resume either.
 func (c *campaign) works(l *look) []*work {
 	var begun, fresh []*work
+	judged := judgements(l.inv)
 	add := func(items []survey.Item) {
 		for _, it := range items {
-			w := &work{item: it, name: it.Owner.String(), method: it.Method}
+			w := &work{item: it, name: it.Owner.String(), method: it.Method, judged: judged(it.Owner)}
 			c.owners[w.name] = true
 			if c.last[w.name].Number > 0 || len(c.byOwner[w.name]) > 0 {
 				begun = append(begun, w)

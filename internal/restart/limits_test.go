@@ -29,9 +29,6 @@ func (b *bench) profiled() {
 		for i := range inv.Pods {
 			inv.Pods[i].Profile, inv.Pods[i].MilliCPU = "p", 250
 		}
-		for i := range inv.Workloads {
-			inv.Workloads[i].MaxSurge = 1
-		}
 		return inv, err
 	}
 }

@@ -133,10 +133,13 @@ func (r *Restart) Observe(ctx context.Context) (state.Observation, error) {
 		return state.Observation{Status: state.Ready, Reason: l.todo()}, nil
 	case len(l.stuck) > 0:
 		stop := l.blocked()
-		return state.Observation{Status: state.Blocked, Reason: strings.ReplaceAll(stop.Why, "\n  ", "; "), Cure: stop.Cure}, nil
+		return state.Observation{Status: state.Blocked, Reason: flat.Replace(stop.Why), Cure: stop.Cure}, nil
 	}
 	return state.Observation{Status: state.Done, Reason: l.done()}, nil
 }
+
+// flat makes a list one line.
+var flat = strings.NewReplacer(":\n  ", ": ", "\n  ", "; ")
 
 func (r *Restart) inventory(ctx context.Context) (*cluster.Inventory, error) {
 	inv, err := r.Inventory(ctx)

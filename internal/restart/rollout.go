@@ -34,6 +34,9 @@ func (c *campaign) rollOut(ctx context.Context, w *work) (bool, error) {
 	case actResend:
 		return false, c.sendStamp(ctx, w, a)
 	case actExhausted, actReverted, actRestart:
+		if why := c.outdated(w); why != "" && d.act == actRestart {
+			return false, c.leave(w, why)
+		}
 		if !w.item.Works() {
 			w.active, w.done = false, true // the next round judges it anew and admits it in its turn
 			return false, nil

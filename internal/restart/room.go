@@ -99,6 +99,16 @@ func (c *campaign) admit(ctx context.Context) error {
 		ended := false
 		for _, i := range begin {
 			w := fresh[i]
+			if w.done {
+				continue // left together with one that it has to wait for
+			}
+			if why := c.outdated(w); why != "" {
+				if err := c.leave(w, why); err != nil {
+					return err
+				}
+				ended = true
+				continue
+			}
 			w.active, w.since = true, c.Clock.Now()
 			c.fargate.launch(w.item)
 			if err := c.advance(ctx, w); err != nil {
@@ -107,6 +117,11 @@ func (c *campaign) admit(ctx context.Context) error {
 			ended = ended || w.done
 		}
 		if len(begin) == 0 && len(active) == 0 {
+			if left, err := c.leaveOutdated(fresh); err != nil {
+				return err
+			} else if left {
+				continue
+			}
 			return c.starve(todo, limits)
 		}
 		c.starved = time.Time{}
@@ -114,6 +129,20 @@ func (c *campaign) admit(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// leaveOutdated leaves what cannot begin and is not what was judged any more to the next
+// round: by a fresh judgement it perhaps can.
+func (c *campaign) leaveOutdated(fresh []*work) (left bool, err error) {
+	for _, w := range fresh {
+		if why := c.outdated(w); why != "" && !w.done {
+			if err := c.leave(w, why); err != nil {
+				return false, err
+			}
+			left = true
+		}
+	}
+	return left, nil
 }
 
 // split sorts what is not done into what takes part of the limits and what has yet to

@@ -62,19 +62,13 @@ func (s *sim) workloads(ctx context.Context) []cluster.Workload {
 	ds, err := s.client.AppsV1().Deployments("").List(ctx, metav1.ListOptions{})
 	must(err)
 	for _, d := range ds.Items {
-		out = append(out, cluster.Workload{Owner: cluster.Owner{APIVersion: "apps/v1", Namespace: d.Namespace, Kind: "Deployment", Name: d.Name, UID: string(d.UID)},
-			Replicas: replicas(d.Spec.Replicas), Ready: d.Status.ReadyReplicas, Updated: d.Status.UpdatedReplicas, Current: d.Status.Replicas, Paused: d.Spec.Paused,
-			Generation: d.Generation, Observed: d.Status.ObservedGeneration, RestartedAt: d.Spec.Template.Annotations[restartedAt]})
+		w, _ := cluster.WorkloadOf(&d)
+		out = append(out, w)
 	}
 	sts, err := s.client.AppsV1().StatefulSets("").List(ctx, metav1.ListOptions{})
 	must(err)
 	for _, st := range sts.Items {
-		w := cluster.Workload{Owner: cluster.Owner{APIVersion: "apps/v1", Namespace: st.Namespace, Kind: "StatefulSet", Name: st.Name, UID: string(st.UID)},
-			Replicas: replicas(st.Spec.Replicas), Ready: st.Status.ReadyReplicas, Updated: st.Status.UpdatedReplicas, Current: st.Status.Replicas,
-			Strategy: string(st.Spec.UpdateStrategy.Type), Generation: st.Generation, Observed: st.Status.ObservedGeneration, RestartedAt: st.Spec.Template.Annotations[restartedAt]}
-		if r := st.Spec.UpdateStrategy.RollingUpdate; r != nil && r.Partition != nil {
-			w.Partition = *r.Partition
-		}
+		w, _ := cluster.WorkloadOf(&st)
 		out = append(out, w)
 	}
 	return out
@@ -93,7 +87,7 @@ func (s *sim) others(ctx context.Context, inv *cluster.Inventory) {
 	budgets, err := s.client.PolicyV1().PodDisruptionBudgets("").List(ctx, metav1.ListOptions{})
 	must(err)
 	for i, b := range budgets.Items {
-		inv.Budgets = append(inv.Budgets, cluster.Budget{Namespace: b.Namespace, Name: b.Name, Allowed: b.Status.DisruptionsAllowed,
+		inv.Budgets = append(inv.Budgets, cluster.Budget{Namespace: b.Namespace, Name: b.Name, UID: string(b.UID), Generation: b.Generation, Allowed: b.Status.DisruptionsAllowed,
 			Healthy: b.Status.CurrentHealthy, Desired: b.Status.DesiredHealthy, Expected: b.Status.ExpectedPods, Current: true})
 		for j := range inv.Pods {
 			if inv.Pods[j].Namespace == b.Namespace {
@@ -108,15 +102,15 @@ func (s *sim) bare(ctx context.Context) (out []cluster.Workload) {
 	must(err)
 	for _, rs := range sets.Items {
 		if metav1.GetControllerOf(&rs) == nil {
-			out = append(out, cluster.Workload{Owner: cluster.Owner{APIVersion: "apps/v1", Namespace: rs.Namespace, Kind: "ReplicaSet", Name: rs.Name, UID: string(rs.UID)},
-				Replicas: replicas(rs.Spec.Replicas), Ready: rs.Status.ReadyReplicas, Current: rs.Status.Replicas, Generation: rs.Generation, Observed: rs.Status.ObservedGeneration})
+			w, _ := cluster.WorkloadOf(&rs)
+			out = append(out, w)
 		}
 	}
 	rcs, err := s.client.CoreV1().ReplicationControllers("").List(ctx, metav1.ListOptions{})
 	must(err)
 	for _, rc := range rcs.Items {
-		out = append(out, cluster.Workload{Owner: cluster.Owner{APIVersion: "v1", Namespace: rc.Namespace, Kind: "ReplicationController", Name: rc.Name, UID: string(rc.UID)},
-			Replicas: replicas(rc.Spec.Replicas), Ready: rc.Status.ReadyReplicas, Current: rc.Status.Replicas, Generation: rc.Generation, Observed: rc.Status.ObservedGeneration})
+		w, _ := cluster.WorkloadOf(&rc)
+		out = append(out, w)
 	}
 	return out
 }

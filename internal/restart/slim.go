@@ -37,7 +37,7 @@ func slim(obj any) (any, error) {
 		return b, nil
 	case *appsv1.Deployment:
 		d := &appsv1.Deployment{ObjectMeta: slimMeta(o.ObjectMeta), Status: o.Status}
-		d.Spec.Replicas, d.Spec.Paused, d.Spec.Strategy.Type = o.Spec.Replicas, o.Spec.Paused, o.Spec.Strategy.Type
+		d.Spec.Replicas, d.Spec.Paused, d.Spec.Strategy = o.Spec.Replicas, o.Spec.Paused, o.Spec.Strategy
 		d.Spec.Template.Annotations = slimAnnotations(o.Spec.Template.Annotations, restartedAt)
 		return d, nil
 	case *appsv1.StatefulSet:

@@ -300,7 +300,10 @@ func (w *Walker) fail(ctx context.Context, spec state.StepSpec, err error) *stat
 }
 
 // oneLine says a stop in one line: records hold no more.
-func oneLine(stop *state.Stop) string { return strings.ReplaceAll(stop.Error(), "\n", "; ") }
+func oneLine(stop *state.Stop) string { return flat.Replace(stop.Error()) }
+
+// flat makes a list one line.
+var flat = strings.NewReplacer(":\n  ", ": ", "\n  ", "; ", "\n", "; ")
 
 // Moving tells whether the traffic is between its first shift and its last gate, as
 // far as the journal knows. An interrupt is then the stage's to decide (semantics 20),
