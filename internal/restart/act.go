@@ -65,6 +65,8 @@ type campaign struct {
 	fargate  capacity
 	// outdatedBy is what was said about an owner that was not as it had been judged.
 	outdatedBy map[string]string
+	// toldPending are the pods (by UID) of which was said that they stay Pending.
+	toldPending map[string]bool
 	// waits say why what is not begun has to wait; starved is since when nothing at all
 	// can begin.
 	waits             map[string]string
@@ -83,7 +85,7 @@ type campaign struct {
 // time of the restart (replicas, suspended CronJobs) is put back however it ends.
 func (r *Restart) Act(ctx context.Context, rec state.Recorder) (err error) {
 	c := &campaign{Restart: r, ledger: readLedger(r.History.Records(r.spec.ID), rec), owners: map[string]bool{},
-		reverted: map[string]string{}, outdatedBy: map[string]string{}}
+		reverted: map[string]string{}, outdatedBy: map[string]string{}, toldPending: map[string]bool{}}
 	for name := range c.last {
 		c.owners[name] = true
 	}

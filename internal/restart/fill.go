@@ -107,6 +107,7 @@ func (m *mirror) podView(p *corev1.Pod) podView {
 	v := podView{Name: p.Name, UID: string(p.UID), Place: m.place(p.Spec.NodeName), Terminating: p.DeletionTimestamp != nil,
 		Node: p.Spec.NodeName, Created: p.CreationTimestamp.Time, Cost: p.Annotations[corev1.PodDeletionCost], Note: podNote(p)}
 	v.Waiting = p.Spec.NodeName == "" && p.Spec.SchedulerName == fargateScheduler && p.Status.Phase == corev1.PodPending
+	v.Once = p.Spec.RestartPolicy == corev1.RestartPolicyNever || p.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
 	v.Trouble, v.Fatal = podTrouble(p)
 	if c := podCondition(p, corev1.PodReady); c != nil {
 		v.Ready = c.Status == corev1.ConditionTrue

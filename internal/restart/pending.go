@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/eksbg/eksbg/internal/cluster"
 	"github.com/eksbg/eksbg/internal/restart/survey"
 	"github.com/eksbg/eksbg/internal/state"
 )
@@ -19,7 +20,8 @@ import (
 const maxPending = 3
 
 // wakeScheduler deletes a pod that has waited for the Fargate scheduler for too long, so
-// that its controller makes another one.
+// that its controller makes another one. Pods of owners that are only waited for and
+// pods that are meant to end are told of and left alone.
 func (c *campaign) wakeScheduler(ctx context.Context, w *work) error {
 	now := c.Clock.Now()
 	waiting := map[string]time.Time{}
@@ -35,6 +37,13 @@ func (c *campaign) wakeScheduler(ctx context.Context, w *work) error {
 		if now.Sub(since) < c.Pending {
 			continue
 		}
+		if w.method == survey.Wait || p.Once || runsOnce(w.item.Owner) {
+			delete(waiting, p.UID)
+			if err := c.tellPending(w, p, now.Sub(since)); err != nil {
+				return err
+			}
+			continue
+		}
 		if len(c.deeds(w.name, doPending)) >= maxPending {
 			delete(waiting, p.UID)
 			continue
@@ -46,6 +55,23 @@ func (c *campaign) wakeScheduler(ctx context.Context, w *work) error {
 	}
 	w.pending = waiting
 	return nil
+}
+
+// runsOnce tells whether the owner's controller counts a pod that is deleted as one that
+// has failed (with backoffLimit 0 a Job then ends, and the pods of it that run with it).
+func runsOnce(o cluster.Owner) bool {
+	group, _ := groupVersion(o.APIVersion)
+	return group == "batch" && (o.Kind == "Job" || o.Kind == "CronJob")
+}
+
+// tellPending says once of a pod that it is Pending and why nothing is done about it.
+func (c *campaign) tellPending(w *work, p podView, after time.Duration) error {
+	if c.toldPending[p.UID] {
+		return nil
+	}
+	c.toldPending[p.UID] = true
+	return c.record(state.RecordWarning, fmt.Sprintf("%s: pod %s is Pending under the Fargate scheduler for %s; not deleted, since that may fail what it is part of: "+
+		"delete it by hand if its owner makes another one", w.name, p.Name, after.Round(time.Second)))
 }
 
 func (c *campaign) makeAnew(ctx context.Context, w *work, p podView, after time.Duration) error {

@@ -73,7 +73,7 @@ func slimAnnotations(all map[string]string, key string) map[string]string {
 func slimPod(o *corev1.Pod) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: slimMeta(o.ObjectMeta)}
 	p.CreationTimestamp, p.Annotations = o.CreationTimestamp, slimAnnotations(o.Annotations, corev1.PodDeletionCost)
-	p.Spec.NodeName, p.Spec.SchedulerName = o.Spec.NodeName, o.Spec.SchedulerName
+	p.Spec.NodeName, p.Spec.SchedulerName, p.Spec.RestartPolicy = o.Spec.NodeName, o.Spec.SchedulerName, o.Spec.RestartPolicy
 	p.Status.Phase, p.Status.Conditions = o.Status.Phase, o.Status.Conditions
 	p.Status.InitContainerStatuses = slimStatuses(o.Status.InitContainerStatuses)
 	p.Status.ContainerStatuses = slimStatuses(o.Status.ContainerStatuses)

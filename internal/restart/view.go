@@ -22,6 +22,9 @@ type podView struct {
 	Created time.Time
 	// Waiting is true while the Fargate scheduler has not placed the pod.
 	Waiting bool
+	// Once is true for a pod that is meant to end: who made it may count its deletion as a
+	// failure, and makes no other one perhaps.
+	Once bool
 	// Cost is the value of controller.kubernetes.io/pod-deletion-cost.
 	Cost string
 	// Trouble says what keeps the pod from ever starting, in the kubelet's own words;
