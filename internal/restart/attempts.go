@@ -37,6 +37,9 @@ type attempt struct {
 	Stamp  string
 	// Open: nobody has recorded what came of it.
 	Open bool
+	// Failed: it was taken away again or its pods did not come up, and the run stopped
+	// over it. Whoever runs it again has done something about that.
+	Failed bool
 	landed
 }
 
@@ -46,7 +49,7 @@ func (a attempt) after(before attempt, result state.Result, detail json.RawMessa
 	if result == state.Rejected {
 		return before
 	}
-	a.Open = false
+	a.Open, a.Failed = false, result == state.Failed
 	var l landed
 	if json.Unmarshal(detail, &l) == nil && (l.Generation > 0 || l.Reverted != "") {
 		a.landed = l

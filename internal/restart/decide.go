@@ -60,7 +60,7 @@ func decide(v view, a attempt, first string) verdict {
 		return verdict{act: actWait}
 	case v.pinned() != "":
 		return verdict{act: actPinned, text: v.pinned()}
-	case ours && v.UID == a.UID && v.Stamp != a.Stamp && !newer(v.Stamp, a.Stamp):
+	case ours && !a.Failed && v.UID == a.UID && v.Stamp != a.Stamp && !newer(v.Stamp, a.Stamp):
 		return verdict{act: actReverted}
 	case a.Number >= maxAttempts:
 		return verdict{act: actExhausted, text: exhausted(a, v.Stamp)}

@@ -33,6 +33,8 @@ func TestDecide(t *testing.T) {
 	unseen.Observed = 3
 	last := attempt{Seq: 7, Number: 1, Stamp: mine, landed: landed{UID: "u", Generation: 4}}
 	open := attempt{Seq: 7, Number: 1, Stamp: mine, Open: true}
+	failed := last
+	failed.Failed = true
 	third := last
 	third.Number = 3
 	stale := last
@@ -77,6 +79,8 @@ func TestDecide(t *testing.T) {
 		"restarted, by hand too, rolling":                  {with(rolling, foreign, old), last, mine, actForeign},
 		"restarted, annotation taken away, rolling":        {with(rolling, before, old), last, mine, actWait},
 		"restarted, annotation taken away, complete, lags": {with(base, before, old), last, mine, actReverted},
+		"failed or reverted before, taken away, lags":      {with(base, before, old), failed, mine, actRestart},
+		"failed before, still rolling":                     {with(rolling, mine, old), failed, mine, actWait},
 		"restarted three times, lags":                      {with(base, mine, old), third, mine, actExhausted},
 		"watch behind the patch":                           {with(base, before, old), stale, mine, actWait},
 		"made anew under the same name":                    {with(base, before, old), again, mine, actRestart},

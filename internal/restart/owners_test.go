@@ -116,6 +116,58 @@ func TestGitOps(t *testing.T) {
 	}
 }
 
+// What was reverted is restarted anew once somebody has seen to that, and called reverted
+// again only when the new stamp goes too; the attempts bound it.
+func TestGitOpsCured(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		b.deployment("shop", "cart", 2, oldKubelet)
+		b.after = b.reverting(start.Add(time.Minute))
+		if stop := stopOf(t, b.drive(t.Context())); !strings.Contains(stop.Why, "argocd-controller at 2000-01-01T00:01:00Z") {
+			t.Fatalf("%+v", stop)
+		}
+		b.clock.Sleep(time.Hour)
+		b.after = b.reverting(start.Add(2 * time.Hour))
+		if stop := stopOf(t, b.drive(t.Context())); !strings.Contains(stop.Why, "argocd-controller at 2000-01-01T02:00:00Z") {
+			t.Errorf("the second time: %+v", stop)
+		}
+		b.clock.Sleep(time.Hour)
+		b.after, b.noRoll = nil, false // the annotation is ignored by now
+		if err := b.drive(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.restarts(cart); len(got) != 3 || !newer(got[2], got[1]) || !newer(got[1], got[0]) || len(b.taken(cart)) != 0 {
+			t.Errorf("restarted with %v", got)
+		}
+	})
+}
+
+// A rollout that did not come up and was undone by hand is no work of a GitOps controller.
+func TestUndoneAfterAFailure(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		b.deployment("shop", "cart", 1, oldKubelet)
+		b.pod[cart] = waiting("InvalidImageName", "couldn't parse", 0)
+		if stop := stopOf(t, b.drive(t.Context())); !strings.Contains(stop.Why, "InvalidImageName") {
+			t.Fatalf("%+v", stop)
+		}
+		b.pod[cart] = nil
+		b.change("cart", func(d *appsv1.Deployment) {
+			d.Spec.Template.Annotations = nil
+			d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.ReadyReplicas = 1, 1, 1
+		})
+		for _, p := range b.podsOfAll() {
+			if c := podCondition(&p, corev1.PodReady); c == nil {
+				must(b.client.Tracker().Delete(podsGVR, p.Namespace, p.Name))
+			}
+		}
+		if err := b.drive(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.restarts(cart); len(got) != 2 {
+			t.Errorf("restarted with %v", got)
+		}
+	})
+}
+
 // reverting takes the stamp of shop/cart away again before anything rolls, as a GitOps
 // controller does that applies the whole template.
 func (b *bench) reverting(at time.Time) func(string, string) error {

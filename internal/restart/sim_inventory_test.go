@@ -43,7 +43,7 @@ func (s *sim) inventory(minor string) func(context.Context) (*cluster.Inventory,
 func seen(p *corev1.Pod, above map[types.UID]metav1.OwnerReference) cluster.Pod {
 	out := cluster.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Node: p.Spec.NodeName, Phase: string(p.Status.Phase),
 		Terminating: p.DeletionTimestamp != nil, Finished: finished(p),
-		Once: p.Spec.RestartPolicy == corev1.RestartPolicyNever || p.Spec.RestartPolicy == corev1.RestartPolicyOnFailure,
+		Once:  p.Spec.RestartPolicy == corev1.RestartPolicyNever || p.Spec.RestartPolicy == corev1.RestartPolicyOnFailure,
 		Owner: cluster.Owner{APIVersion: "v1", Namespace: p.Namespace, Kind: "Pod", Name: p.Name, UID: string(p.UID)}}
 	if c := metav1.GetControllerOf(p); c != nil {
 		o := *c
