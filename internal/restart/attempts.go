@@ -35,8 +35,9 @@ type attempt struct {
 	Seq    int64
 	Number int
 	Stamp  string
-	// Open: nobody has recorded what came of it.
-	Open bool
+	// Open: nobody has recorded what came of it. Settled: it is seen to be done, or nobody
+	// will ever know.
+	Open, Settled bool
 	// Failed: it was taken away again or its pods did not come up, and the run stopped
 	// over it. Whoever runs it again has done something about that.
 	Failed bool
@@ -49,7 +50,7 @@ func (a attempt) after(before attempt, result state.Result, detail json.RawMessa
 	if result == state.Rejected {
 		return before
 	}
-	a.Open, a.Failed = false, result == state.Failed
+	a.Open, a.Failed, a.Settled = false, result == state.Failed, result == state.Succeeded || result == state.Unknown
 	var l landed
 	if json.Unmarshal(detail, &l) == nil && (l.Generation > 0 || l.Reverted != "") {
 		a.landed = l

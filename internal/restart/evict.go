@@ -128,7 +128,7 @@ func (c *campaign) evictNext(ctx context.Context, w *work) (bool, error) {
 			"see which nodes its pods get (kubectl get pods -o wide);\nmove them by hand or name it under restart.skip in the plan file, then run the same command again")
 	case actRestart:
 		seq, err := c.intend("k8s:create pods/eviction", podName(w, t.pod), deed{Do: doEvict, Owner: w.name, Object: t.pod.Name,
-			UID: t.pod.UID, Want: want}, nil)
+			UID: t.pod.UID, OwnerUID: w.item.Owner.UID, APIVersion: w.item.Owner.APIVersion, Want: want}, nil)
 		if err != nil {
 			return false, err
 		}
@@ -136,6 +136,32 @@ func (c *campaign) evictNext(ctx context.Context, w *work) (bool, error) {
 	}
 	return false, c.watchOver(ctx, w)
 }
+
+// awaitTaken waits until an owner stands again from which no pod may be taken any more: what
+// the plan file had consented to it does no longer, or there is nothing left to take.
+func (c *campaign) awaitTaken(ctx context.Context, w *work, all []*entry) (bool, error) {
+	t := take(w.view, c.wanted(w, all), all, false)
+	switch t.act {
+	case actClose:
+		return true, c.settle(t.entry.Seq, state.Found, w.name+": "+t.entry.Object+" is gone", landed{})
+	case actResend, actUnsent:
+		return c.unsent(ctx, w, t, "not sent again: "+cmp.Or(w.item.Reason, "nothing lags"))
+	}
+	if !t.whole {
+		return false, c.watchOver(ctx, w)
+	}
+	if ok, err := c.resolving(ctx, w); !ok {
+		return false, err
+	}
+	if err := c.stands(w, all); err != nil {
+		return false, err
+	}
+	w.active, w.done, c.moved = false, true, true
+	return false, nil
+}
+
+// owing tells whether a pod that was taken, or may have been, is not known to stand again.
+func owing(all []*entry) bool { return slices.ContainsFunc(all, (*entry).owing) }
 
 // unsent closes an open eviction that is not sent again. The API server is asked whether
 // it has landed after all: the watch may be behind.
@@ -252,6 +278,17 @@ func (v view) pod(uid string) (podView, bool) {
 		}
 	}
 	return podView{}, false
+}
+
+// unplaced counts the pods on no kubelet: on no node, or on one that is gone or states no
+// version.
+func (v view) unplaced() (n int) {
+	for _, p := range v.Pods {
+		if p.Place == nowhere {
+			n++
+		}
+	}
+	return n
 }
 
 // lagging are the pods on old kubelets, terminating ones included.

@@ -1,9 +1,11 @@
 package restart
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
+	"github.com/eksbg/eksbg/internal/cluster"
 	"github.com/eksbg/eksbg/internal/state"
 )
 
@@ -28,6 +30,10 @@ type deed struct {
 	// Object is the name of the object that is changed, UID its UID.
 	Object string `json:"object"`
 	UID    string `json:"uid,omitempty"`
+	// OwnerUID and APIVersion are the owner's: a resume may come at a moment when no pod
+	// leads to it.
+	OwnerUID   string `json:"ownerUID,omitempty"`
+	APIVersion string `json:"apiVersion,omitempty"`
 	// Want is how many pods the owner had or wanted when it began.
 	Want int `json:"want,omitempty"`
 	// From and To are the replicas of a surge, Before the old value of what is marked,
@@ -54,6 +60,13 @@ func (e *entry) open() bool { return e.Result == "" }
 // standing tells whether the change has landed and what it leads to is still owed: the
 // pod to stand again, the value to be put back.
 func (e *entry) standing() bool { return e.Result == state.Accepted || e.Result == state.Found }
+
+// owner is the owner as far as the deed tells.
+func (e *entry) owner() cluster.Owner {
+	o := itemNamed(e.Owner, e.OwnerUID).Owner
+	o.APIVersion = cmp.Or(e.APIVersion, o.APIVersion)
+	return o
+}
 
 // owing tells whether what the change leads to has not been seen yet, for better or worse.
 func (e *entry) owing() bool { return e.open() || e.standing() || e.Result == state.Failed }

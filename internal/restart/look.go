@@ -21,9 +21,9 @@ type look struct {
 	items []survey.Item
 	// work are to be restarted, leaving are waited for, stuck block, skipped do not.
 	work, leaving, stuck, skipped []survey.Item
-	// hanging are workloads without a lagging pod that are not done all the same:
-	// restarted, by this step or since by somebody else, and not whole again yet, all
-	// of their pods on no node, or restarted with nobody knowing what came of it.
+	// hanging are owners of which nothing is to be restarted that are not done all the same:
+	// restarted, by this step or since by somebody else, and not whole again yet, a pod
+	// that was taken is not back, or pods are on no kubelet at all; Pods are those.
 	hanging []survey.Item
 	// owed is how many changes for the time of the restart have to be put back.
 	owed int
@@ -36,39 +36,57 @@ type looking struct {
 	workloads  map[string]*cluster.Workload
 	unfinished map[string]*entry
 	busy       map[string]bool
+	// nowhere are the unfinished pods on no kubelet, by owner.
+	nowhere map[string][]cluster.Pod
 }
 
 // look sorts an inventory by what the journal holds; reverted are the owners whose
 // restart somebody has taken back while this process looked on.
 func (r *Restart) look(inv *cluster.Inventory, led *ledger, reverted map[string]string) *look {
 	l := &looking{look: &look{inv: inv, minor: cmp.Or(r.spec.To, inv.Version), owed: len(led.owed())}, ledger: led,
-		workloads: byOwner(inv), unfinished: led.unfinished(), busy: map[string]bool{}}
-	l.items = survey.Survey(inv, survey.Options{Minor: l.minor, Now: r.Clock.Now(), Order: r.Order, Skips: r.Skips, Allow: r.Allow, Live: r.Live})
+		workloads: byOwner(inv), unfinished: led.unfinished(), busy: map[string]bool{}, nowhere: map[string][]cluster.Pod{}}
+	options := survey.Options{Minor: l.minor, Now: r.Clock.Now(), Order: r.Order, Skips: r.Skips, Allow: r.Allow, Live: r.Live}
+	l.items = survey.Survey(inv, options)
 	for _, it := range l.items {
 		r.sort(l, it, reverted)
 	}
-	if !state.StepDone(r.History.Records(r.spec.ID), r.spec.ID) {
+	done := state.StepDone(r.History.Records(r.spec.ID), r.spec.ID)
+	if !done {
 		r.hang(l)
 	}
 	r.lost(l)
+	if !done {
+		r.unplaced(l)
+	}
+	l.hanging = survey.UnderWay(inv, options, l.hanging)
 	return l.look
 }
 
 // sort puts one item where it belongs. A surge or a recreation that has begun goes on,
-// whatever the survey would do about the owner as it stands now.
+// whatever the survey would do about the owner as it stands now; of what goes one by one
+// only the pod that was taken is waited for, where the survey would take no other.
 func (r *Restart) sort(l *looking, it survey.Item, reverted map[string]string) {
 	name := it.Owner.String()
 	l.busy[name] = true
 	e, a := l.unfinished[name], l.ledger.last[name]
-	if e != nil && !it.Skipped {
-		it.Method = methodOf(e, it.Method)
-	}
 	if it.Method == survey.Rollout && r.allows(name, planfile.ActionEvict) && a.Reverted != "" {
 		it.Method, it.Takes, it.Extra = survey.Evict, 1, 1
 		if it.Owner.Kind == "StatefulSet" {
 			it.Method, it.Extra = survey.InOrder, 0
 		}
 		it.Reason = revertedText(a.Reverted)
+	}
+	switch {
+	case e == nil || it.Skipped:
+	case e.Do == doSurge:
+		it.Method = survey.Surge
+	case it.Owner.Kind == "Pod":
+		it.Method = survey.Recreate
+	case e.Do == doEvict && it.Method != survey.Evict && it.Method != survey.InOrder:
+		l.hanging = append(l.hanging, survey.Item{Owner: it.Owner, Method: survey.None, Reason: it.Reason})
+		if !it.Stuck() {
+			return // judged anew once the pod that was taken is back
+		}
 	}
 	if it.Method == survey.Rollout {
 		who := reverted[name]
@@ -93,52 +111,66 @@ func (r *Restart) sort(l *looking, it survey.Item, reverted map[string]string) {
 	}
 }
 
-// methodOf is the method that a deed under way belongs to.
-func methodOf(e *entry, otherwise survey.Method) survey.Method {
-	kind := itemNamed(e.Owner, e.UID).Owner.Kind
-	switch {
-	case e.Do == doSurge:
-		return survey.Surge
-	case kind == "Pod":
-		return survey.Recreate
-	case e.Do == doEvict && (otherwise == survey.Evict || otherwise == survey.InOrder):
-		return otherwise
-	case e.Do == doEvict && kind == "StatefulSet":
-		return survey.InOrder
-	case e.Do == doEvict && otherwise != survey.None:
-		return survey.Evict
-	}
-	return otherwise
-}
-
 // lost adds what the journal knows to be under way and the inventory does not show: a
-// restart that nobody knows the outcome of, a pod taken away that is not back yet.
+// restart that nobody has seen the end of, a pod taken away that is not back yet. Of a
+// Deployment or StatefulSet whose restart has landed the object itself tells (see hang).
 func (r *Restart) lost(l *looking) {
 	for _, name := range slices.Sorted(maps.Keys(l.ledger.last)) {
-		if l.ledger.last[name].Open && !l.busy[name] && !r.skipped(name) {
-			l.busy[name] = true
-			it := itemNamed(name, l.ledger.last[name].UID)
-			if it.Owner.Kind == "Rollout" {
-				it.Method = survey.RestartAt
-			}
-			l.hanging = append(l.hanging, it)
+		a := l.ledger.last[name]
+		it := itemNamed(name, a.UID)
+		if l.busy[name] || r.skipped(name) || !a.Open && (a.Settled || rollable(it.Owner)) {
+			continue
 		}
+		l.busy[name] = true
+		if it.Owner.Kind == "Rollout" {
+			it.Method = survey.RestartAt
+		}
+		l.hanging = append(l.hanging, it)
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.unfinished)) {
 		if l.busy[name] || r.skipped(name) {
 			continue
 		}
 		l.busy[name] = true
-		it := itemNamed(name, "")
+		e := l.unfinished[name]
+		it := idle(e.owner())
 		if w := l.workloads[name]; w != nil {
-			it.Owner, it.Replicas = w.Owner, w.Replicas
+			it.Owner = w.Owner
+		} else if i := slices.IndexFunc(l.inv.Pods, func(p cluster.Pod) bool { return p.Owner.String() == name }); i >= 0 {
+			it.Owner = l.inv.Pods[i].Owner
 		}
-		for _, p := range l.inv.Pods {
-			if p.Owner.String() == name {
-				it.Owner = p.Owner
-			}
+		switch {
+		case e.Do == doSurge:
+			it.Method = survey.Surge
+		case it.Owner.Kind == "Pod":
+			it.Method = survey.Recreate
 		}
-		it.Method = methodOf(l.unfinished[name], survey.Evict)
+		l.hanging = append(l.hanging, it)
+	}
+}
+
+// unplaced adds the owners with pods that are neither lagging nor current because they are
+// on no kubelet: the end condition is about all pods (semantics 11).
+func (r *Restart) unplaced(l *looking) {
+	at := map[string]int{}
+	for i, it := range l.hanging {
+		at[it.Owner.String()] = i
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.nowhere)) {
+		pods := l.nowhere[name]
+		if i, ok := at[name]; ok {
+			l.hanging[i].Pods = pods
+			continue
+		}
+		if l.busy[name] || r.skipped(name) {
+			continue
+		}
+		l.busy[name] = true
+		it := idle(pods[0].Owner)
+		it.Pods, it.Reason = pods, plural(len(pods), "pod")+" on no kubelet"
+		if it.Owner.Kind == "Pod" || runsOnce(it.Owner) {
+			it.Method = survey.Wait // nobody makes another one of these
+		}
 		l.hanging = append(l.hanging, it)
 	}
 }
@@ -152,28 +184,20 @@ func (r *Restart) skipped(owner string) bool {
 // was done a pod that starts, because an autoscaler asks for it, is not its business.
 func (r *Restart) hang(l *looking) {
 	place := places(l.inv, l.minor)
-	pods, placed := map[string]int{}, map[string]int{}
 	for _, p := range l.inv.Pods {
-		if p.Finished || !rollable(p.Owner) {
-			continue
-		}
-		pods[p.Owner.String()]++
-		if place(p.Node) == current {
-			placed[p.Owner.String()]++
+		if !p.Finished && place(p.Node) == nowhere {
+			l.nowhere[p.Owner.String()] = append(l.nowhere[p.Owner.String()], p)
 		}
 	}
 	var out []survey.Item
 	for name, w := range l.workloads {
-		if !rollable(w.Owner) || l.busy[name] || w.Replicas == 0 || l.unfinished[name] != nil || r.skipped(name) {
+		if !rollable(w.Owner) || l.busy[name] || w.Replicas == 0 || l.unfinished[name] != nil || r.skipped(name) || whole(w) {
 			continue
 		}
 		ours := l.ledger.last[name].Number > 0
-		foreign := !ours && touched(l.ledger.stamps[1], w.RestartedAt) && !whole(w) && pinned(w.Kind, w.Paused, w.Strategy, 0, nil) == ""
-		if ours && (placed[name] < pods[name] || !whole(w)) || !ours && pods[name] > 0 && placed[name] == 0 || foreign {
+		if ours || touched(l.ledger.stamps[1], w.RestartedAt) && pinned(w.Kind, w.Paused, w.Strategy, 0, nil) == "" {
 			l.busy[name] = true
-			it := idle(w.Owner)
-			it.Replicas = w.Replicas
-			out = append(out, it)
+			out = append(out, idle(w.Owner))
 		}
 	}
 	slices.SortFunc(out, func(a, b survey.Item) int { return cmp.Compare(a.Owner.String(), b.Owner.String()) })
@@ -212,8 +236,19 @@ func (l *look) todo() string {
 	if n := len(l.leaving); n > 0 {
 		parts = append(parts, plural(podCount(l.leaving), "pod")+" still leaving")
 	}
-	if n := len(l.hanging); n > 0 {
-		parts = append(parts, fmt.Sprintf("%s not whole: %s", plural(n, "workload"), names(l.hanging, 3)))
+	var broken, floating []survey.Item
+	for _, it := range l.hanging {
+		if len(it.Pods) > 0 {
+			floating = append(floating, it)
+		} else {
+			broken = append(broken, it)
+		}
+	}
+	if n := len(broken); n > 0 {
+		parts = append(parts, fmt.Sprintf("%s not whole: %s", plural(n, "workload"), names(broken, 3)))
+	}
+	if len(floating) > 0 {
+		parts = append(parts, fmt.Sprintf("%s on no kubelet: %s", plural(podCount(floating), "pod"), names(floating, 3)))
 	}
 	if l.owed > 0 {
 		parts = append(parts, plural(l.owed, "change")+" to be put back")

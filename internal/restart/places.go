@@ -95,7 +95,7 @@ func itemNamed(owner, uid string) survey.Item {
 }
 
 // idle is the item of an owner without lagging pods; it is given a method where
-// something of it is still to be done.
+// something of it is still to be done, and what admission goes by by survey.UnderWay.
 func idle(o cluster.Owner) survey.Item {
 	return survey.Item{Owner: o, Method: survey.None, Group: survey.Rest}
 }

@@ -157,10 +157,11 @@ func TestForeignRestartIsNotDoneOnResume(t *testing.T) {
 		change func(*cluster.Workload)
 		want   state.Status
 	}{
-		"one of three moved":    {func(*cluster.Workload) {}, state.Ready},
+		"one of three is ready": {func(*cluster.Workload) {}, state.Ready},
 		"complete":              {func(w *cluster.Workload) { w.Ready = 3 }, state.Done},
 		"from before the hop":   {func(w *cluster.Workload) { w.RestartedAt = "1999-12-31T00:00:00Z" }, state.Done},
 		"paused, nothing moves": {func(w *cluster.Workload) { w.Paused = true }, state.Done},
+		"two on no kubelet":     {nil, state.Ready},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := &memory{now: func() time.Time { return start }}
@@ -170,9 +171,14 @@ func TestForeignRestartIsNotDoneOnResume(t *testing.T) {
 			inv := twoNodes()
 			pay := cluster.Workload{Owner: own("apps/v1", "shop", "Deployment", "pay"), Replicas: 3, Current: 3, Updated: 3, Ready: 1,
 				Strategy: "RollingUpdate", RestartedAt: start.Add(time.Minute).Format(time.RFC3339)}
+			nodes := []string{"new", "new", "new"}
+			if tt.change == nil {
+				nodes = []string{"new", "", ""}
+				tt.change = func(w *cluster.Workload) { w.Ready = 3 }
+			}
 			tt.change(&pay)
 			inv.Workloads = []cluster.Workload{pay}
-			for i, node := range []string{"new", "", ""} {
+			for i, node := range nodes {
 				n := string(rune('a' + i))
 				inv.Pods = append(inv.Pods, cluster.Pod{Namespace: "shop", Name: n, UID: n, Node: node, Owner: pay.Owner})
 			}

@@ -153,7 +153,7 @@ func (c *campaign) split() (active, todo []survey.Item, fresh []*work) {
 		case w.done:
 		case !w.active:
 			todo, fresh = append(todo, w.item), append(fresh, w)
-		case w.item.Works() || c.last[w.name].Number > 0:
+		case w.item.Works() || w.begun || c.last[w.name].Number > 0:
 			active = append(active, w.item)
 		}
 	}

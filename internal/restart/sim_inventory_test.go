@@ -28,7 +28,9 @@ func (s *sim) inventory(minor string) func(context.Context) (*cluster.Inventory,
 		}
 		for _, n := range nodes.Items {
 			m, err := cluster.Minor(n.Status.NodeInfo.KubeletVersion)
-			must(err)
+			if n.Status.NodeInfo.KubeletVersion != "" {
+				must(err)
+			}
 			inv.Nodes = append(inv.Nodes, cluster.Node{Name: n.Name, Kubelet: n.Status.NodeInfo.KubeletVersion, Minor: m})
 		}
 		for i := range pods.Items {

@@ -353,6 +353,8 @@ func (s *sim) newPod(owner, ns, name string, number int, of *metav1.OwnerReferen
 
 // remove deletes a pod as a kubelet does, its node with it.
 func (s *sim) remove(owner string, p *corev1.Pod) {
+	s.writing.Lock() // a patch at the same moment would bring it back
+	defer s.writing.Unlock()
 	p = p.DeepCopy()
 	p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	s.put(podsGVR, p)

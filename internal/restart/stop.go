@@ -10,7 +10,8 @@ import (
 
 // waitsForJobs tells whether a work is the wait for a Job that still runs.
 func (w *work) waitsForJobs() bool {
-	return w.method == survey.Wait && w.item.Waits() && !known(w.item.Owner) && len(w.view.standing()) > 0
+	return w.method == survey.Wait && w.item.Waits() && !known(w.item.Owner) &&
+		(len(w.view.standing()) > 0 || (w.item.Owner.Kind == "Job" || w.item.Owner.Kind == "CronJob") && w.view.unplaced() > 0)
 }
 
 // timedOut stops because a work was not done within its time.

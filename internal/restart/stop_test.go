@@ -162,7 +162,7 @@ func TestAllPendingIsNotDone(t *testing.T) {
 				}
 				b.deployment("shop", "web", 2, newKubelet)
 				obs := b.observe()
-				if obs.Status != state.Ready || !strings.HasPrefix(obs.Reason, "1 workload not whole: shop/") {
+				if obs.Status != state.Ready || !strings.HasPrefix(obs.Reason, "2 pods on no kubelet: shop/") {
 					t.Errorf("%+v", obs)
 				}
 				stop := stopOf(t, b.drive(t.Context()))
@@ -188,14 +188,10 @@ func TestPendingAfterItsRestartIsNotDone(t *testing.T) {
 		if err := b.drive(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		b.addPod("shop", "cart-x", "", nil)
-		if obs := b.observe(); obs.Status != state.Done {
-			t.Errorf("a bare Pending pod cannot lag: %+v", obs)
-		}
 		p := b.podsOfAll()[0].DeepCopy()
 		p.Spec.NodeName = ""
 		b.put(podsGVR, p)
-		if obs := b.observe(); obs.Status != state.Ready || obs.Reason != "1 workload not whole: "+cart {
+		if obs := b.observe(); obs.Status != state.Ready || obs.Reason != "1 pod on no kubelet: "+cart {
 			t.Errorf("%+v", obs)
 		}
 	})

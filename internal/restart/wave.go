@@ -62,7 +62,8 @@ func (c *campaign) begin(todo []*work) {
 				c.index[k] = append(c.index[k], w)
 			}
 		}
-		w.active = !w.item.Works() || unfinished[w.name] != nil || c.underWay(w)
+		w.begun = unfinished[w.name] != nil
+		w.active = !w.item.Works() || w.begun || c.underWay(w)
 		w.since = c.Clock.Now()
 	}
 }
@@ -74,7 +75,7 @@ func (c *campaign) underWay(w *work) bool {
 		return false
 	}
 	v := c.mirror.view(w.item.Owner, w.item.Pods)
-	return a.Open || w.method == survey.Rollout && v.Found && v.Stamp == a.Stamp && !v.complete()
+	return a.Open || w.method == survey.RestartAt && !a.Settled || w.method == survey.Rollout && v.Found && v.Stamp == a.Stamp && !v.complete()
 }
 
 // pass advances what is active and has changed or is due. It tells whether anything
@@ -136,8 +137,15 @@ func (c *campaign) machine(w *work) func(context.Context, *work) (bool, error) {
 	return c.attend
 }
 
-// attend waits for what goes by itself: Jobs, pods that terminate, rollouts of others.
+// attend waits for what goes by itself: Jobs, pods that terminate or get a node, rollouts
+// of others, what was taken of an owner from which nothing more is.
 func (c *campaign) attend(ctx context.Context, w *work) (bool, error) {
+	if all := c.deeds(w.name, doEvict); owing(all) {
+		return c.awaitTaken(ctx, w, all)
+	}
+	if w.view.unplaced() > 0 && len(w.view.standing()) == 0 {
+		return false, c.watchOver(ctx, w)
+	}
 	if known(w.item.Owner) && w.item.Owner.Kind != "ReplicaSet" && w.item.Owner.Kind != "ReplicationController" {
 		return c.rollOut(ctx, w)
 	}

@@ -114,14 +114,16 @@ func Blocked(todo []Item, l Limits) map[int]string {
 	return out
 }
 
-// first is the group that has to be through before a later one begins.
+// first is the group that has to be through before a later one begins. What is active
+// counts whether or not its item Works: it may be the rest of a restart.
 func first(active, todo []Item) Group {
 	gate := Rest
-	for _, items := range [][]Item{active, todo} {
-		for _, it := range items {
-			if it.Works() {
-				gate = min(gate, it.Group)
-			}
+	for _, it := range active {
+		gate = min(gate, it.Group)
+	}
+	for _, it := range todo {
+		if it.Works() {
+			gate = min(gate, it.Group)
 		}
 	}
 	return gate

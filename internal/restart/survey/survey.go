@@ -152,6 +152,9 @@ func (s *subject) settle(nodes map[string]cluster.Node) {
 	case len(it.Webhooks) > 0:
 		it.Group = WebhookBackends
 	}
+	if len(it.Pods) == 0 {
+		return
+	}
 	// The newest pod tells what the next one will get: profiles are chosen at creation.
 	newest := it.Pods[0]
 	for _, p := range it.Pods {
