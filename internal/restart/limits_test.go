@@ -132,6 +132,49 @@ func TestUnreadableRoomBoundsNothingAndIsSaidOnce(t *testing.T) {
 	}
 }
 
+// What cannot be read in the middle of a restart goes on to bound it as last read.
+func TestRoomThatCannotBeReadAgainStillBounds(t *testing.T) {
+	unknown := fargate.Room{MilliCPU: fargate.Unknown, Burst: fargate.Unknown, PerSecond: fargate.Unknown}
+	for name, fails := range map[string]func() (fargate.Room, error){
+		"an error": func() (fargate.Room, error) { return fargate.Room{}, errors.New("RequestLimitExceeded") },
+		"the subnets": func() (fargate.Room, error) {
+			r := unknown
+			r.Addresses, r.Subnets = map[string]int{"p": fargate.Unknown}, map[string][]string{"p": {"subnet-1"}}
+			r.Free, r.Missing = map[string]int{"subnet-1": fargate.Unknown}, []string{"RequestLimitExceeded"}
+			return r, nil
+		},
+		"the profiles": func() (fargate.Room, error) {
+			r := unknown
+			r.Missing = []string{"RequestLimitExceeded"}
+			return r, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, b *bench) {
+				b.bareSet("shop", "web", 2, oldKubelet)
+				b.profiled()
+				b.deps.Timeout = 5 * time.Minute
+				reads := 0
+				b.deps.Room = func(context.Context) (fargate.Room, error) {
+					if reads++; reads == 1 {
+						return room(0), nil
+					}
+					return fails()
+				}
+				stop := stopOf(t, b.drive(t.Context()))
+				if reads < 2 || len(b.order) != 0 || !strings.Contains(stop.Why, "have 0 free") {
+					t.Errorf("%d reads, begun %v, %+v", reads, b.order, stop)
+				}
+				if !slices.ContainsFunc(b.journal.Records(""), func(r state.Record) bool {
+					return r.Kind == state.RecordWarning && strings.Contains(r.Text, "goes on to bound this restart: RequestLimitExceeded")
+				}) {
+					t.Errorf("not said: %+v", b.journal.Records(""))
+				}
+			})
+		})
+	}
+}
+
 // begun is how many owners something was done to.
 func (b *bench) begun() int {
 	b.sim.mu.Lock()

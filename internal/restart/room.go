@@ -3,6 +3,7 @@ package restart
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -49,6 +50,11 @@ func (c *campaign) readRoom(ctx context.Context) error {
 		room = survey.Unbounded(c.MaxParallel).Room
 		room.Missing = []string{err.Error()}
 	}
+	text := "Fargate's limits could not all be read and do not bound this restart: "
+	if !first && len(room.Missing) > 0 {
+		text = "Fargate's limits could not all be read this time; where they were read before, that goes on to bound this restart: "
+		room = withLast(room, f.room)
+	}
 	f.room = room
 	if first {
 		f.tokens, f.filled = float64(room.Burst), now
@@ -57,11 +63,43 @@ func (c *campaign) readRoom(ctx context.Context) error {
 		return nil
 	}
 	f.warned = true
-	text := "Fargate's limits could not all be read and do not bound this restart: " + state.Clean(strings.Join(room.Missing, "; "))
+	text += state.Clean(strings.Join(room.Missing, "; "))
 	if err := c.rec.Record(state.Record{Kind: state.RecordWarning, Text: text}); err != nil {
 		return fmt.Errorf("record what could not be read: %w", err)
 	}
 	return nil
+}
+
+// withLast gives a room in which what could not be read now is as it was last read: that
+// a call failed says nothing about what is free.
+func withLast(now, last fargate.Room) fargate.Room {
+	if now.MilliCPU == fargate.Unknown {
+		now.MilliCPU = last.MilliCPU
+	}
+	if now.Burst == fargate.Unknown || now.PerSecond == fargate.Unknown {
+		now.Burst, now.PerSecond = last.Burst, last.PerSecond
+	}
+	now.Addresses, now.Free = lastCounts(now.Addresses, last.Addresses), lastCounts(now.Free, last.Free)
+	subnets := maps.Clone(last.Subnets)
+	if subnets == nil {
+		subnets = map[string][]string{}
+	}
+	maps.Copy(subnets, now.Subnets)
+	now.Subnets = subnets
+	return now
+}
+
+func lastCounts(now, last map[string]int) map[string]int {
+	out := maps.Clone(last)
+	if out == nil {
+		out = map[string]int{}
+	}
+	for k, n := range now {
+		if _, ok := out[k]; !ok || n != fargate.Unknown {
+			out[k] = n
+		}
+	}
+	return out
 }
 
 // launches are the whole tokens in the bucket now.
