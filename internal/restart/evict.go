@@ -187,6 +187,8 @@ func (c *campaign) wanted(w *work, all []*entry) int {
 	switch {
 	case w.view.Found:
 		return int(w.view.Desired)
+	case known(w.item.Owner):
+		return 0 // it was deleted, and its pods go with it
 	case len(all) > 0 && all[len(all)-1].owing():
 		return all[len(all)-1].Want
 	}

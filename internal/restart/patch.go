@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
@@ -59,7 +60,7 @@ func (c *campaign) sent(w *work, seq int64, a answer) error {
 		}
 		w.active, w.done = false, true
 		return c.settle(seq, state.Rejected, w.name+": it is gone", landed{})
-	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+	case !ending(err) && (apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)):
 		said := state.Clean(err.Error())
 		if err := c.settle(seq, state.Rejected, w.name+": "+said, landed{}); err != nil {
 			return err
@@ -73,6 +74,10 @@ func (c *campaign) sent(w *work, seq int64, a answer) error {
 	}
 	return fmt.Errorf("%s %s: %w", a.what, state.Clean(w.name), a.err)
 }
+
+// ending tells whether an error says that the namespace is being deleted: nothing is
+// created in it any more, evictions included, and what is in it goes.
+func ending(err error) bool { return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) }
 
 // again goes on right away after a change that no watch shows, unless it was refused.
 func (c *campaign) again(w *work, err error) (bool, error) {
@@ -89,6 +94,8 @@ func (c *campaign) later(w *work, err error) (bool, error) {
 		return false, nil
 	case !errors.As(err, &status):
 		return false, err
+	case ending(err):
+		return true, c.awaitEnd(w, err)
 	case apierrors.IsInternalError(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err), apierrors.IsTooManyRequests(err),
 		apierrors.IsServiceUnavailable(err), apierrors.IsUnexpectedServerError(err), apierrors.IsConflict(err), utilnet.IsConnectionRefused(err):
 		c.refuse(w, state.Clean(err.Error()), err)
@@ -99,6 +106,23 @@ func (c *campaign) later(w *work, err error) (bool, error) {
 		return true, nil
 	}
 	return false, err
+}
+
+// awaitEnd waits until a namespace that is being deleted has gone with the pods in it.
+func (c *campaign) awaitEnd(w *work, err error) error {
+	ns := state.Clean(w.item.Owner.Namespace)
+	why := "namespace " + ns + " is being deleted: waiting until its pods have gone"
+	if w.refusals == 0 {
+		if err := c.record(state.RecordNote, w.name+": "+why); err != nil {
+			return err
+		}
+	}
+	c.refuse(w, why, err)
+	if c.Clock.Since(w.since) < c.Timeout {
+		return nil
+	}
+	return c.stop(w, state.ExitResumable, fmt.Sprintf("namespace %s is being deleted, and its pods have not gone for %s", ns, c.Timeout),
+		"see what holds it (kubectl get namespace "+ns+" -o yaml: conditions and finalizers); then run the same command again")
 }
 
 // refuse remembers why something is not done yet, and when to try it again.
