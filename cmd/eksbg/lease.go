@@ -238,8 +238,13 @@ func (u *underLock) Recorder(step string) state.Recorder {
 type onlyBack struct{ state.Recorder }
 
 // Intent refuses: what may be done without the lock goes past it.
-func (onlyBack) Intent(call, object string, _, _ any) (int64, error) {
-	return 0, &state.Withheld{Change: call + " on " + object, Err: &state.Stop{Code: state.ExitResumable,
+func (o onlyBack) Intent(call, object string, _, _ any) (int64, error) {
+	return 0, o.Guard(call + " on " + object)
+}
+
+// Guard refuses likewise.
+func (onlyBack) Guard(change string) error {
+	return &state.Withheld{Change: change, Err: &state.Stop{Code: state.ExitResumable,
 		Why: "this process only puts the traffic back, and has not taken the lock for anything else", Cure: "run the same command again"}}
 }
 

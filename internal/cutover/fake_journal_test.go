@@ -15,6 +15,8 @@ type journal struct {
 	refuse func(state.Record) bool
 	waits  []string
 	point  func(string)
+	// lock says why a change may not be sent again.
+	lock error
 }
 
 var errDiskFull = errors.New("no space left on device")
@@ -73,5 +75,7 @@ func (r *recorder) Record(rec state.Record) error {
 	_, err := r.j.append(rec)
 	return err
 }
+
+func (r *recorder) Guard(string) error { return r.j.lock }
 
 func (r *recorder) Waiting(text string) { r.j.waits = append(r.j.waits, text) }

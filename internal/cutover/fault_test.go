@@ -65,6 +65,21 @@ func TestFaultsOfCalls(t *testing.T) {
 	}
 }
 
+// The answer is lost, and then the lock: the change is not sent a second time.
+func TestALostAnswerAndALostLock(t *testing.T) {
+	for _, call := range []string{"ChangeResourceRecordSets", "ModifyListener"} {
+		w := newWorld(t)
+		w.fail = nth(call, 1, errReset)
+		withheld := &state.Withheld{Change: call, Err: &state.Stop{Code: state.ExitLocked, Why: "the lock was lost"}}
+		w.journal.lock = withheld
+		err := w.walk(context.Background())
+		wantStop(t, err, state.ExitLocked, "the lock was lost")
+		if w.calls[call] != 1 {
+			t.Errorf("%s sent %d times", call, w.calls[call])
+		}
+	}
+}
+
 func outcomeWith(w *world, text string) bool {
 	return slices.ContainsFunc(w.journal.of(state.RecordOutcome), func(r state.Record) bool { return strings.Contains(r.Text, text) })
 }

@@ -83,6 +83,11 @@ func (s *Stage) begin(ctx context.Context, rec state.Recorder, m mover, w want) 
 // as after is done, as before is sent again, anything else is somebody else's.
 func (s *Stage) carry(ctx context.Context, rec state.Recorder, m mover, seq int64, c *change) (*sent, error) {
 	for sends := 1; ; sends++ {
+		if sends > 1 {
+			if err := state.Guard(rec, m.call()+" on "+m.object()); err != nil {
+				return nil, err // the intent stays open
+			}
+		}
 		handle, err := m.send(ctx, c)
 		if err == nil {
 			if err := rec.Outcome(seq, state.Accepted, "", receipt{Change: handle}); err != nil {

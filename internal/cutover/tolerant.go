@@ -39,6 +39,9 @@ func (t *tolerantRecorder) Intent(call, object string, detail, undo any) (int64,
 	return seq, nil
 }
 
+// Guard is that of the recorder behind it; see state.Guard.
+func (t *tolerantRecorder) Guard(change string) error { return state.Guard(t.rec, change) }
+
 func (t *tolerantRecorder) Outcome(intent int64, result state.Result, text string, detail any) error {
 	err := errors.New("its intent is not in the journal")
 	if intent >= 0 {

@@ -21,10 +21,19 @@ type guarded struct {
 
 // Intent waits for the lock and writes the intent.
 func (g *guarded) Intent(call, object string, detail, undo any) (int64, error) {
-	if err := g.lock.Guard(g.ctx, g.Waiting); err != nil {
-		return 0, &state.Withheld{Change: call + " on " + object, Err: err}
+	if err := g.Guard(call + " on " + object); err != nil {
+		return 0, err
 	}
 	return g.Recorder.Intent(call, object, detail, undo)
+}
+
+// Guard waits for the lock before a change of an open intent is sent again; see
+// state.Guard.
+func (g *guarded) Guard(change string) error {
+	if err := g.lock.Guard(g.ctx, g.Waiting); err != nil {
+		return &state.Withheld{Change: change, Err: err}
+	}
+	return nil
 }
 
 // Unguarded is the recorder without the guard; see state.Unguarded.

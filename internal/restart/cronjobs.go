@@ -63,6 +63,9 @@ func (c *campaign) suspend(ctx context.Context, inv *cluster.Inventory) error {
 
 // hold suspends one CronJob whose intent is durable.
 func (c *campaign) hold(ctx context.Context, cj cluster.CronJob, seq int64, mark string) error {
+	if err := c.guard("k8s:patch cronjobs", cj.String()); err != nil {
+		return err
+	}
 	now, err := c.patchCronJob(ctx, cj.Owner, true, &mark, "", cj.UID)
 	switch {
 	case err == nil:

@@ -213,6 +213,9 @@ func (c *campaign) stands(w *work, all []*entry) error {
 // evict sends an eviction whose intent is durable. A budget that forbids it for now is
 // asked again; the intent stays open meanwhile.
 func (c *campaign) evict(ctx context.Context, w *work, seq int64, p podView) error {
+	if err := c.guard("k8s:create pods/eviction", podName(w, p)); err != nil {
+		return err
+	}
 	uid := types.UID(p.UID)
 	err := c.Kubernetes.PolicyV1().Evictions(w.item.Owner.Namespace).Evict(ctx, &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: w.item.Owner.Namespace, Name: p.Name},

@@ -263,6 +263,9 @@ func (s *Jobs) delete(ctx context.Context, rec state.Recorder, b batch) error {
 		return fmt.Errorf("record that %s will be deleted: %w", state.Clean(b.String()), err)
 	}
 	for i, o := range b.Objects {
+		if err := state.Guard(rec, call+" on "+state.Clean(b.Namespace+"/"+o.Name)); err != nil {
+			return fmt.Errorf("delete finished %ss: %w", b.Kind, err)
+		}
 		err := s.send(ctx, b, o)
 		switch {
 		case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err):

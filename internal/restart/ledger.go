@@ -150,6 +150,15 @@ func (l *ledger) intend(call, object string, detail, undo any) (int64, error) {
 	return seq, nil
 }
 
+// guard makes sure that the change of an intent may be sent now: one that is open may be
+// of a process that has lost the lock since.
+func (l *ledger) guard(call, object string) error {
+	if err := state.Guard(l.rec, call+" on "+state.Clean(object)); err != nil {
+		return fmt.Errorf("send again: %w", err)
+	}
+	return nil
+}
+
 // settle records what came of an intent, and takes it in.
 func (l *ledger) settle(seq int64, result state.Result, text string, at landed) error {
 	var detail any

@@ -90,6 +90,9 @@ func (c *campaign) stash(ctx context.Context, w *work, seen *corev1.Pod, open *e
 			return err
 		}
 	}
+	if err := c.guard("k8s:create podtemplates", seen.Namespace+"/"+stashName(seen.Name)); err != nil {
+		return err
+	}
 	templates := c.Kubernetes.CoreV1().PodTemplates(seen.Namespace)
 	_, err = templates.Create(ctx, manifest(p), metav1.CreateOptions{FieldManager: fieldManager})
 	if apierrors.IsAlreadyExists(err) {
@@ -161,6 +164,9 @@ func (c *campaign) create(ctx context.Context, w *work, open *entry) error {
 	} else if seq, err = c.intend("k8s:create pods", o.Namespace+"/"+o.Name, deed{Do: doCreate, Owner: w.name, Object: o.Name}, nil); err != nil {
 		return err
 	}
+	if err := c.guard("k8s:create pods", w.name); err != nil {
+		return err
+	}
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, Labels: t.Template.Labels,
 		Annotations: t.Template.Annotations, Finalizers: t.Template.Finalizers}, Spec: t.Template.Spec}
 	_, err = c.Kubernetes.CoreV1().Pods(o.Namespace).Create(ctx, p, metav1.CreateOptions{FieldManager: fieldManager})
@@ -208,6 +214,9 @@ func (c *campaign) unstash(ctx context.Context, w *work) error {
 	if e != nil && e.open() {
 		seq = e.Seq
 	} else if seq, err = c.intend("k8s:delete podtemplates", o.Namespace+"/"+name, deed{Do: doUnstash, Owner: w.name, Object: name}, nil); err != nil {
+		return err
+	}
+	if err := c.guard("k8s:delete podtemplates", o.Namespace+"/"+name); err != nil {
 		return err
 	}
 	err = c.Kubernetes.CoreV1().PodTemplates(o.Namespace).Delete(ctx, name, metav1.DeleteOptions{})

@@ -103,6 +103,9 @@ func (c *campaign) stamp(ctx context.Context, w *work, a attempt, live string) e
 // sendStamp patches the workload with the stamp of the attempt and records what came of
 // it. Sent again with the same value, it changes nothing where it has landed before.
 func (c *campaign) sendStamp(ctx context.Context, w *work, a attempt) error {
+	if err := c.guard("k8s:patch "+resource(w.item.Owner), w.name); err != nil {
+		return err
+	}
 	l, err := c.patchStamp(ctx, w.item.Owner, a.Stamp)
 	return c.sent(w, a.Seq, answer{err: err, did: "restarted at " + a.Stamp, what: "restart", verb: "patch " + resource(w.item.Owner), at: l})
 }

@@ -123,6 +123,9 @@ func (c *campaign) shrink(ctx context.Context, w *work, e *entry) (bool, error) 
 		// Its controller sees the mark no sooner than this watch does.
 		return false, c.watchOver(ctx, w)
 	}
+	if err := c.guard("k8s:patch "+resource(w.item.Owner), w.name); err != nil {
+		return false, err
+	}
 	return false, c.restore(ctx, w, e)
 }
 

@@ -26,3 +26,13 @@ func Unguarded(rec Recorder) Recorder {
 	}
 	return rec
 }
+
+// Guard tells whether a change whose intent is in the journal already may be sent again
+// now: nil, or *Withheld. Recorders that guard their intents have a method Guard; every
+// other one allows all.
+func Guard(rec Recorder, change string) error {
+	if g, ok := rec.(interface{ Guard(change string) error }); ok {
+		return g.Guard(change)
+	}
+	return nil
+}

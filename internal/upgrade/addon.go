@@ -159,6 +159,9 @@ func (r *raise) recover(ctx context.Context, last *attempt, a *ekstypes.Addon) e
 	if found != nil {
 		return r.outcome(last.seq, state.Found, fmt.Sprintf("update %s, found after a stop", describe(found)), awssdk.ToString(found.Id))
 	}
+	if err := state.Guard(r.rec, callUpdateAddon+" on "+r.upd.object()); err != nil {
+		return fmt.Errorf("raise %s to %s: %w", r.upd.object(), r.spec.To, err)
+	}
 	return r.send(ctx, last, a)
 }
 

@@ -81,3 +81,46 @@ func TestVersionThatNeverShows(t *testing.T) {
 		})
 	}
 }
+
+// locked is a journal of a process that may have lost the lock.
+type locked struct {
+	*journal
+	err error
+}
+
+func (l locked) Guard(string) error { return l.err }
+
+// An open attempt that nothing has come of is sent again under the lock alone.
+func TestAnOpenAttemptIsNotSentAgainWithoutTheLock(t *testing.T) {
+	lost := &state.Withheld{Change: "any", Err: errors.New("the lock was lost")}
+	for name, tc := range map[string]struct {
+		world func() *world
+		act   func(*world, state.Recorder) error
+		call  string
+	}{
+		"control plane": {newWorld, func(w *world, rec state.Recorder) error { return w.step().Act(bg, rec) }, "UpdateClusterVersion"},
+		"add-on":        {newAddonWorld, func(w *world, rec state.Recorder) error { return w.raise().Act(bg, rec) }, "UpdateAddon"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := tc.world()
+			w.crash = func(what string) error {
+				if what == "call "+tc.call {
+					return errCrash
+				}
+				return nil
+			}
+			if err := tc.act(w, w.j); !errors.Is(err, errCrash) {
+				t.Fatalf("got %v", err)
+			}
+			w.crash = nil
+			if err := tc.act(w, locked{w.j, lost}); !errors.Is(err, lost) {
+				t.Errorf("got %v", err)
+			}
+			w.wantStory(t, "intent 1")
+			if err := tc.act(w, locked{w.j, nil}); err != nil {
+				t.Fatal(err)
+			}
+			w.wantStory(t, "intent 1", "accepted u-0000001", "succeeded u-0000001")
+		})
+	}
+}

@@ -176,6 +176,9 @@ func (h *hop) recover(ctx context.Context, a *attempt) error {
 	if found != nil {
 		return h.adopt(a.seq, found, "found after a stop")
 	}
+	if err := state.Guard(h.rec, callUpdateCluster+" on cluster "+h.d.Cluster); err != nil {
+		return fmt.Errorf("raise cluster %s to %s: %w", h.d.Cluster, h.spec.To, err)
+	}
 	return h.send(ctx, a)
 }
 
