@@ -372,20 +372,36 @@ func (a *applied) stopped(m *view.Model, err error) error {
 	return exitError(stop.Code)
 }
 
-// done prints how the pair was and is. The clusters are read once more, since records
-// only hold what steps looked at.
+// done prints how the pair was and is. The clusters and the traffic are read once more,
+// since records only hold what steps looked at; what cannot be read stays as last seen.
 func (a *applied) done(ctx context.Context, m *view.Model) {
 	if a.o.output == "json" {
 		return
 	}
+	ctx = aws.WithPatience(ctx, run.FirstContact)
 	for _, side := range state.Sides {
-		if inv, err := a.session.inventory(side)(aws.WithPatience(ctx, run.FirstContact)); err == nil {
+		if inv, err := a.session.inventory(side)(ctx); err == nil {
 			m.Clusters[side] = plan.View(inv)
 		}
 	}
+	a.readTraffic(ctx, m)
 	fmt.Fprintln(a.o.err)
 	text.Summary(a.o.out, m)
 	fmt.Fprintf(a.o.out, "\nDone. Look at it with: %s\n", statusCommand(a.session.planPath, a.o.state))
+}
+
+// readTraffic reads the weights into the model, all of them or none.
+func (a *applied) readTraffic(ctx context.Context, m *view.Model) {
+	var shares []state.Share
+	for _, t := range a.session.traffic {
+		s, err := t.Read(ctx)
+		if err != nil {
+			fmt.Fprintln(a.o.err, clean("The weights cannot be read now, and are shown as last recorded: "+err.Error()))
+			return
+		}
+		shares = append(shares, s)
+	}
+	m.Traffic, m.TrafficStale = shares, false
 }
 
 // saysWhere tells whether the stop itself says where the traffic is.

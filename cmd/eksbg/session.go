@@ -285,7 +285,7 @@ func (s *session) verify(ctx context.Context, j *state.Journal) (unverified bool
 func (s *session) builder(j *state.Journal, a *applied) *plan.Builder {
 	b := &plan.Builder{
 		File: s.file, Plan: j.Plan(), History: j, Sources: s.sources(), Prober: s.prober,
-		OnInterrupt: a.back, Stderr: func(line string) { fmt.Fprintln(s.err, line) },
+		OnInterrupt: a.back, Approve: (&control{applied: a}).Approve, Stderr: func(line string) { fmt.Fprintln(s.err, line) },
 		Open: func(ctx context.Context, side state.Side) (plan.Cluster, error) {
 			c, err := s.open(ctx, side)
 			if err != nil { // not a nil *Client in an interface

@@ -29,6 +29,9 @@ type Builder struct {
 	Prober  cutover.Prober
 	// OnInterrupt decides what an interrupt in the middle of the cutover does.
 	OnInterrupt func() (back bool)
+	// Approve asks for the approval of a restart whose side has come to get traffic since
+	// it was planned; nil, or nobody, is no approval.
+	Approve func(context.Context, run.Ask) (*state.Who, error)
 	// Stderr takes what a put-back could not write to the journal.
 	Stderr func(line string)
 

@@ -36,14 +36,19 @@ func (b *Builder) restartStep(ctx context.Context, spec state.StepSpec) (run.Ste
 	d := restart.Deps{
 		Kubernetes: c.Kubernetes(), Dynamic: c.Dynamic(), Dial: c.DialPod, Inventory: b.inventory(spec.Side), Clock: b.Clock, History: b.History,
 		MaxParallel: r.MaxParallel, Order: r.Order, Timeout: r.Timeout.D(), Skips: r.Skip, Allow: r.Allow,
-		// Not what the side gets now but what the plan says: a consent is to a plan.
 		Live:    spec.Phase == state.PhaseRestartLive,
 		Resolve: r.Resolve, CronJobs: r.CronJobs, JobTimeout: r.JobTimeout.D(), Pending: r.Pending.D(),
 	}
 	if b.Sources.Room != nil {
 		d.Room = func(ctx context.Context) (fargate.Room, error) { return b.roomOf(ctx, spec.Side) }
 	}
-	return restart.New(spec, d), nil
+	if d.Live {
+		return restart.New(spec, d), nil
+	}
+	return &standbyRestart{spec: spec, b: b, build: func(live bool) run.Step {
+		d.Live = live
+		return restart.New(spec, d)
+	}}, nil
 }
 
 func (b *Builder) jobsStep(ctx context.Context, spec state.StepSpec) (run.Step, error) {

@@ -51,3 +51,14 @@ func weights(traffic []state.Share) string {
 	}
 	return strings.Join(lines, "\n")
 }
+
+// gets tells whether a side gets any of the traffic. A target whose weights add up to 0
+// counts: Route 53 answers with all of its records then.
+func gets(traffic []state.Share, side state.Side) bool {
+	for _, s := range traffic {
+		if s.Percent(side) > 0 || s.Sum() == 0 {
+			return true
+		}
+	}
+	return false
+}

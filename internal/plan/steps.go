@@ -124,14 +124,7 @@ func (b *builder) addon(side state.Side, a upgrade.AddonRaise, minor string) {
 
 // serves tells whether a side gets any traffic now: restarting its pods is always
 // approved by name then, whatever part it has in the run (semantics 22).
-func (b *builder) serves(side state.Side) bool {
-	for _, s := range b.world.Traffic {
-		if s.Percent(side) > 0 {
-			return true
-		}
-	}
-	return false
-}
+func (b *builder) serves(side state.Side) bool { return gets(b.world.Traffic, side) }
 
 func (b *builder) capacity() {
 	d := b.roles.Destination
