@@ -20,12 +20,19 @@ import (
 	"github.com/eksbg/eksbg/internal/sandbox/wire"
 )
 
-// more are owners that the scenario lacks: with it every row of the table in
+// more are owners that the scenario lacks, and a Job that runs until the restart has come
+// to it: with it every row of the table in
 // docs/restart.md whose pods restart has an owner here.
 func more(sc *sandbox.Scenario) {
 	for _, side := range []string{sandbox.Blue, sandbox.Green} {
 		c := sc.Side(side)
-		c.Workloads = append(slices.Clone(c.Workloads),
+		c.Workloads = slices.Clone(c.Workloads)
+		for i := range c.Workloads {
+			if c.Workloads[i].Name == "migration" {
+				c.Workloads[i].Runs = 5 * time.Hour
+			}
+		}
+		c.Workloads = append(c.Workloads,
 			sandbox.Workload{Namespace: "shop", Kind: "Deployment", Name: "recreated", Image: "shop", Replicas: ptr.To[int32](2), Strategy: "Recreate"},
 			sandbox.Workload{Namespace: "legacy", Kind: "ReplicationController", Name: "single", Image: "legacy"},
 		)
@@ -96,7 +103,8 @@ func lagOf(t *testing.T, box *sandbox.Sandbox) map[string]string {
 // Every kind of owner is restarted in its own way, on a real control plane as in memory,
 // and nothing is left otherwise than it was.
 func TestEveryOwner(t *testing.T) {
-	memory, real := world(t, "owners", false, more), world(t, "owners", true, more)
+	real := world(t, "owners", true, more)
+	memory := world(t, "owners", false, more)
 	inMemory := begin(t, memory, "apply", memory.PlanFile(), "--yes")
 	green := realCluster(t, real, sandbox.Green)
 	w := witness(t, green)

@@ -78,15 +78,14 @@ func (m *mirror) Bind(old, next *corev1.Pod) (*corev1.Pod, error) {
 		Target:     corev1.ObjectReference{Kind: "Node", Name: next.Spec.NodeName},
 	}, metav1.CreateOptions{})
 	if apierrors.IsConflict(err) {
-		// Bound by the call before whose answer was lost, or another pod by now.
-		now, getErr := m.client.CoreV1().Pods(old.Namespace).Get(ctx, old.Name, metav1.GetOptions{})
-		if getErr != nil {
-			return nil, getErr
+		// Bound by the call before whose answer was lost, another pod by now, or in a hurry.
+		now, gone := m.same(ctx, old)
+		switch {
+		case gone != nil:
+			return nil, gone
+		case now.Spec.NodeName == next.Spec.NodeName:
+			err = nil
 		}
-		if now.UID != old.UID || now.Spec.NodeName != next.Spec.NodeName {
-			return nil, apierrors.NewNotFound(corev1.Resource("pods"), old.Name)
-		}
-		err = nil
 	}
 	if err != nil {
 		return nil, err
@@ -104,14 +103,30 @@ func (m *mirror) SetStatus(old, next *corev1.Pod) (*corev1.Pod, error) {
 		return nil, fmt.Errorf("patch the status of pod %s/%s: %w", old.Namespace, old.Name, err)
 	}
 	pod, err := m.client.CoreV1().Pods(old.Namespace).Patch(ctx, old.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	switch {
-	case apierrors.IsConflict(err): // the uid is another pod's
-		return nil, apierrors.NewNotFound(corev1.Resource("pods"), old.Name)
-	case err != nil:
+	if apierrors.IsConflict(err) {
+		if _, gone := m.same(ctx, old); gone != nil {
+			return nil, gone
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	m.pods.put(pod)
 	return pod, nil
+}
+
+// same reads a pod after a conflict. NotFound is that it is gone, or another one has its
+// name; otherwise the conflict was with another writer, and to try again helps.
+func (m *mirror) same(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
+	now, err := m.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	if now.UID != pod.UID {
+		return nil, apierrors.NewNotFound(corev1.Resource("pods"), pod.Name)
+	}
+	m.pods.put(now)
+	return now, nil
 }
 
 func statusPatch(old, next *corev1.Pod) ([]byte, error) {
@@ -135,7 +150,12 @@ func (m *mirror) Remove(pod *corev1.Pod) error {
 	err := m.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: &now, Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
 	})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+	if apierrors.IsConflict(err) {
+		if _, gone := m.same(ctx, pod); gone != nil {
+			err = gone
+		}
+	}
+	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	return err
@@ -194,8 +214,10 @@ type shelf[T object] struct {
 	seen func(now, before T)
 	gone func(T)
 
-	mu     sync.Mutex
-	items  map[string]T
+	mu    sync.Mutex
+	items map[string]T
+	// dead are the objects that were deleted: an answer that comes late must not bring one back.
+	dead   map[types.UID]struct{}
 	synced chan struct{}
 	once   sync.Once
 }
@@ -203,7 +225,7 @@ type shelf[T object] struct {
 var _ cache.ReflectorStore = (*shelf[*corev1.Pod])(nil)
 
 func newShelf[T object]() *shelf[T] {
-	return &shelf[T]{items: map[string]T{}, synced: make(chan struct{}), seen: func(T, T) {}, gone: func(T) {}}
+	return &shelf[T]{items: map[string]T{}, dead: map[types.UID]struct{}{}, synced: make(chan struct{}), seen: func(T, T) {}, gone: func(T) {}}
 }
 
 func keyOf(o metav1.Object) string {
@@ -245,7 +267,8 @@ func (s *shelf[T]) put(o T) {
 	var none T
 	s.mu.Lock()
 	before := s.items[keyOf(o)]
-	newer := before == none || version(before.GetResourceVersion()) < version(o.GetResourceVersion())
+	_, dead := s.dead[o.GetUID()]
+	newer := !dead && (before == none || version(before.GetResourceVersion()) < version(o.GetResourceVersion()))
 	if newer {
 		s.items[keyOf(o)] = o
 	}
@@ -270,6 +293,7 @@ func (s *shelf[T]) Delete(o any) error {
 func (s *shelf[T]) drop(o T) {
 	var none T
 	s.mu.Lock()
+	s.dead[o.GetUID()] = struct{}{}
 	if now := s.items[keyOf(o)]; now != none && now.GetUID() == o.GetUID() {
 		delete(s.items, keyOf(o))
 	}
