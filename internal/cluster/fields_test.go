@@ -169,6 +169,9 @@ func TestJobsAndCronJobs(t *testing.T) {
 	if d := cmp.Diff(wantCron, inv.CronJobs); d != "" {
 		t.Errorf("cron jobs (-want +got):\n%s", d)
 	}
+	if a, b := inv.Pods[0].Job, inv.Pods[1].Job; a != "uid-report-1" || b != "uid-step" {
+		t.Errorf("made by the Jobs %q and %q", a, b)
+	}
 	if a, b := inv.Pods[0].Owner, inv.Pods[1].Owner; a != is("CronJob", "report") || b != is("Job", "step") {
 		t.Errorf("top owners %v and %v: a Job that no CronJob made is its own", a, b)
 	}

@@ -142,6 +142,8 @@ type Pod struct {
 	// Finished pods are Succeeded or Failed; their containers do not run any more.
 	Finished bool  `json:"finished,omitempty"`
 	Owner    Owner `json:"owner"`
+	// Job is the UID of the Job that made the pod, whatever made the Job; empty for none.
+	Job string `json:"job,omitempty"`
 	// CreatedAt is when the pod object was made, StartTime when the kubelet took it;
 	// zero before that.
 	CreatedAt time.Time `json:"createdAt"`

@@ -60,6 +60,9 @@ func pod(p *corev1.Pod) Pod {
 		Once: p.Spec.RestartPolicy == corev1.RestartPolicyNever || p.Spec.RestartPolicy == corev1.RestartPolicyOnFailure,
 	}
 	out.Static = out.Owner.Kind == "Node"
+	if out.Owner.Kind == "Job" && group(out.Owner.APIVersion) == "batch" {
+		out.Job = out.Owner.UID
+	}
 	if out.Finished {
 		out.FinishedAt = ended(p)
 	}

@@ -10,11 +10,11 @@ import (
 	"github.com/eksbg/eksbg/internal/cluster"
 )
 
-// Leftover is a finished Job with its pods, or a finished pod that belongs to no Job
-// that is there. On Fargate a finished pod keeps its node, and so its address, until
+// Leftover is a finished Job with its pods, or a finished pod of no Job or of one that
+// still runs. On Fargate a finished pod keeps its node, and so its address, until
 // the pod object goes.
 type Leftover struct {
-	// Job is the Job; its Kind is empty where Pods holds one pod without a Job.
+	// Job is the Job; its Kind is empty where Pods holds one pod for itself.
 	Job cluster.Job
 	// Pods are the finished pods.
 	Pods []cluster.Pod
@@ -47,7 +47,8 @@ type Leftovers []Leftover
 //   - Jobs that another controller made, and finished pods of owners that are no
 //     ReplicaSet, Deployment or ReplicationController: workflow engines read their
 //     results from them;
-//   - finished pods of a Job that still runs: its controller counts them.
+//   - finished pods of a Job that still runs (an Indexed one has many): its controller
+//     counts them.
 //
 // A Job's own ttlSecondsAfterFinished is no reason to keep it: age is shorter where it
 // matters, and the TTL controller takes the rest.
@@ -57,9 +58,12 @@ func Finished(inv *cluster.Inventory, age time.Duration, now time.Time) Leftover
 	var out Leftovers
 	for _, j := range inv.Jobs {
 		if !j.Finished {
+			for _, p := range pods[j.UID] {
+				out = append(out, Leftover{Pods: []cluster.Pod{p}, At: p.FinishedAt, Keep: "its Job still runs"})
+			}
 			continue
 		}
-		l := Leftover{Job: j, Pods: pods[key(j.Namespace, j.Name)], At: j.FinishedAt}
+		l := Leftover{Job: j, Pods: pods[j.UID], At: j.FinishedAt}
 		switch {
 		case j.Controller.Kind != "":
 			l.Keep = "made by " + kindOf(j.Controller) + ", which cleans up itself"
@@ -115,49 +119,29 @@ func kindOf(o cluster.Owner) string {
 
 func key(namespace, name string) string { return namespace + "/" + name }
 
-// podsOfJobs sorts the finished pods by their Job, and gives those without one. The
-// inventory names the top owner of a pod, which is the CronJob or an engine where one
-// made the Job; the Job's own name is then the pod's without its suffixes (the Job
-// controller names pods JOB-xxxxx, and JOB-INDEX-xxxxx where they have an index).
+// podsOfJobs sorts the finished pods by the UID of their Job, and gives those without
+// one. Names do not tell: a Job's name of more than 57 characters is cut short in those
+// of its pods.
 func podsOfJobs(inv *cluster.Inventory) (of map[string][]cluster.Pod, alone []cluster.Pod) {
 	jobs := make(map[string]bool, len(inv.Jobs))
 	for _, j := range inv.Jobs {
-		jobs[key(j.Namespace, j.Name)] = true
+		jobs[j.UID] = true
 	}
 	of = map[string][]cluster.Pod{}
 	for _, p := range inv.Pods {
-		if !p.Finished {
-			continue
+		job := p.Job
+		if job == "" && p.Owner.Kind == "Job" {
+			job = p.Owner.UID
 		}
-		if job, ok := jobOf(p, jobs); ok {
+		switch {
+		case !p.Finished:
+		case job != "" && jobs[job]:
 			of[job] = append(of[job], p)
-			continue
+		default:
+			alone = append(alone, p)
 		}
-		alone = append(alone, p)
 	}
 	return of, alone
-}
-
-func jobOf(p cluster.Pod, jobs map[string]bool) (string, bool) {
-	if p.Owner.Kind == "Job" {
-		k := key(p.Namespace, p.Owner.Name)
-		return k, jobs[k]
-	}
-	if p.Owner.Kind == "Pod" || discards(p) {
-		return "", false
-	}
-	name := p.Name
-	for range 2 {
-		i := strings.LastIndexByte(name, '-')
-		if i <= 0 {
-			break
-		}
-		name = name[:i]
-		if jobs[key(p.Namespace, name)] {
-			return key(p.Namespace, name), true
-		}
-	}
-	return "", false
 }
 
 // historyKeeps are the finished Jobs that the history limits of their CronJob keep:

@@ -60,6 +60,13 @@ func (y *yard) pod(ns, name string, of cluster.Owner, ago time.Duration) *yard {
 	return y
 }
 
+// of says of the last pod that a Job made it; inventories name the top owner.
+func (y *yard) of(job string) *yard {
+	p := &y.inv.Pods[len(y.inv.Pods)-1]
+	p.Job = owner("batch/v1", p.Namespace, "Job", job).UID
+	return y
+}
+
 func (y *yard) cron(ns, name string, succeeded, failed int32) cluster.Owner {
 	o := owner("batch/v1", ns, "CronJob", name)
 	y.inv.CronJobs = append(y.inv.CronJobs, cluster.CronJob{Owner: o, KeepSucceeded: succeeded, KeepFailed: failed})
@@ -81,17 +88,18 @@ func TestWhichFinishedJobsMayGo(t *testing.T) {
 	nightly := y.cron("shop", "nightly", 1, 1)
 	for i, ago := range []time.Duration{26 * time.Hour, 50 * time.Hour, 74 * time.Hour} {
 		name := fmt.Sprintf("nightly-2941%d", 9-i)
-		y.job("shop", name, ago, byCron(nightly)).pod("shop", name+"-x2x4z", nightly, ago)
+		y.job("shop", name, ago, byCron(nightly)).pod("shop", name+"-x2x4z", nightly, ago).of(name)
 	}
 	y.job("shop", "nightly-29400", 99*time.Hour, byCron(nightly), func(j *cluster.Job) { j.Failed = true })
 	y.job("shop", "gone-29400", 99*time.Hour, byCron(owner("batch/v1", "shop", "CronJob", "gone")))
-	y.job("shop", "import-1", 3*time.Hour).pod("shop", "import-1-aaaaa", owner("batch/v1", "shop", "Job", "import-1"), 3*time.Hour)
-	y.job("shop", "import-2", 59*time.Minute).pod("shop", "import-2-aaaaa", owner("batch/v1", "shop", "Job", "import-2"), 59*time.Minute)
+	y.job("shop", "import-1", 3*time.Hour).pod("shop", "import-1-aaaaa", owner("batch/v1", "shop", "Job", "import-1"), 3*time.Hour).of("import-1")
+	y.job("shop", "import-2", 59*time.Minute).pod("shop", "import-2-aaaaa", owner("batch/v1", "shop", "Job", "import-2"), 59*time.Minute).of("import-2")
 	y.job("shop", "unknown", 0, func(j *cluster.Job) { j.FinishedAt = time.Time{} })
 	y.job("shop", "running", 3*time.Hour, func(j *cluster.Job) { j.Finished = false }).
-		pod("shop", "running-0-aaaaa", owner("batch/v1", "shop", "Job", "running"), 3*time.Hour)
+		pod("shop", "running-0-aaaaa", owner("batch/v1", "shop", "Job", "running"), 3*time.Hour).of("running").
+		pod("shop", "running-1-bbbbb", owner("batch/v1", "shop", "Job", "running"), 2*time.Hour).of("running")
 	flow := owner("argoproj.io/v1alpha1", "shop", "Workflow", "etl")
-	y.job("shop", "etl-1", 9*time.Hour, func(j *cluster.Job) { j.Controller = flow }).pod("shop", "etl-1-0-aaaaa", flow, 9*time.Hour)
+	y.job("shop", "etl-1", 9*time.Hour, func(j *cluster.Job) { j.Controller = flow }).pod("shop", "etl-1-0-aaaaa", flow, 9*time.Hour).of("etl-1")
 	y.pod("shop", "etl-step", flow, 9*time.Hour)
 	y.pod("ops", "toolbox", owner("v1", "ops", "Pod", "toolbox"), 2*time.Hour)
 	y.pod("ops", "fresh", owner("v1", "ops", "Pod", "fresh"), 2*time.Minute)
@@ -108,14 +116,16 @@ func TestWhichFinishedJobsMayGo(t *testing.T) {
 		why[l.Owner().String()] = l.Keep
 	}
 	for name, part := range map[string]string{
-		"shop/Job/nightly-29419": "history limits of shop/CronJob/nightly",
-		"shop/Job/nightly-29400": "history limits of shop/CronJob/nightly",
-		"shop/Job/import-2":      "less than 1h0m0s",
-		"shop/Job/unknown":       "does not say when",
-		"shop/Job/etl-1":         "Workflow.argoproj.io etl",
-		"shop/Pod/etl-step":      "belongs to shop/Workflow/etl",
-		"shop/Pod/db-0":          "belongs to shop/StatefulSet/db",
-		"ops/Pod/fresh":          "less than",
+		"shop/Job/nightly-29419":   "history limits of shop/CronJob/nightly",
+		"shop/Job/nightly-29400":   "history limits of shop/CronJob/nightly",
+		"shop/Job/import-2":        "less than 1h0m0s",
+		"shop/Job/unknown":         "does not say when",
+		"shop/Job/etl-1":           "Workflow.argoproj.io etl",
+		"shop/Pod/etl-step":        "belongs to shop/Workflow/etl",
+		"shop/Pod/db-0":            "belongs to shop/StatefulSet/db",
+		"ops/Pod/fresh":            "less than",
+		"shop/Pod/running-0-aaaaa": "its Job still runs",
+		"shop/Pod/running-1-bbbbb": "its Job still runs",
 	} {
 		if !strings.Contains(why[name], part) {
 			t.Errorf("%s: kept because %q, want %q", name, why[name], part)
@@ -129,6 +139,26 @@ func TestWhichFinishedJobsMayGo(t *testing.T) {
 		t.Errorf("frees %d addresses, want 5", n)
 	}
 	if got := ls.Deletable().String(); got != "4 finished Jobs and 2 finished pods hold 5 Fargate addresses" {
+		t.Error(got)
+	}
+}
+
+// The pods of a Job are found where their names are cut short, and what a Job that still
+// runs has finished is reported with the addresses it holds.
+func TestPodsOfJobsGoByUID(t *testing.T) {
+	y := &yard{}
+	long := strings.Repeat("settlement-", 5) + "29412345"
+	daily := y.cron("shop", long[:52], 0, 0)
+	y.job("shop", long, 9*time.Hour, byCron(daily)).pod("shop", long[:57]+"-x2x4z", daily, 9*time.Hour).of(long)
+	y.job("shop", "index", 0, func(j *cluster.Job) { j.Finished = false })
+	for i := range 3 {
+		y.pod("shop", fmt.Sprintf("index-%d-aaaaa", i), owner("batch/v1", "shop", "Job", "index"), time.Hour).of("index")
+	}
+	ls := restart.Finished(&y.inv, time.Hour, noon)
+	if got := ls.Deletable().String(); got != "1 finished Job holds 1 Fargate address" {
+		t.Error(got)
+	}
+	if got := ls.Kept().String(); got != "3 finished pods hold 3 Fargate addresses" {
 		t.Error(got)
 	}
 }
@@ -335,7 +365,7 @@ func many(n int) *yard {
 	ago := noon.Sub(time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC))
 	for i := range n {
 		name := fmt.Sprintf("import-%d", i)
-		y.job("shop", name, ago).pod("shop", name+"-aaaaa", owner("batch/v1", "shop", "Job", name), ago)
+		y.job("shop", name, ago).pod("shop", name+"-aaaaa", owner("batch/v1", "shop", "Job", name), ago).of(name)
 	}
 	return y.pod("ops", "toolbox", owner("v1", "ops", "Pod", "toolbox"), ago)
 }
