@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/eksbg/eksbg/internal/aws"
 	"github.com/eksbg/eksbg/internal/cluster"
+	"github.com/eksbg/eksbg/internal/plan"
 	"github.com/eksbg/eksbg/internal/planfile"
 	"github.com/eksbg/eksbg/internal/restart"
 	"github.com/eksbg/eksbg/internal/restart/survey"
@@ -59,6 +61,8 @@ type lagging struct {
 	// liveUnknown says why it could not be told which cluster has traffic; outages then
 	// count as if both had it.
 	liveUnknown string
+	// notes are the warnings about entries of the plan file that do nothing.
+	notes []state.Finding
 }
 
 func runLag(ctx context.Context, o *lagOptions) error {
@@ -81,6 +85,7 @@ func runLag(ctx context.Context, o *lagOptions) error {
 		}
 		text.Lag(o.out, found.views[side])
 	}
+	text.Notes(o.out, found.notes)
 	return err
 }
 
@@ -161,8 +166,9 @@ func (s *session) lag(ctx context.Context, sides []state.Side) (*lagging, error)
 		l.liveUnknown = shortly(lerr)
 	}
 	now := s.clock.Now()
+	r := s.file.Restart
+	l.notes = slices.Concat(plan.ExpiredSkips(r, now), plan.Unmatched(r, now, invs[state.Blue], invs[state.Green]))
 	for _, side := range sides {
-		r := s.file.Restart
 		l.views[side] = text.LagView{Side: side, Inventory: invs[side],
 			Items:     survey.Survey(invs[side], survey.Options{Now: now, Order: r.Order, Skips: r.Skip, Allow: r.Allow, Live: lerr != nil || live[side]}),
 			Leftovers: s.leftovers(invs[side], side, now)}
@@ -212,6 +218,7 @@ type lagDocument struct {
 	Why     string                    `json:"why,omitempty"`
 	Cure    string                    `json:"cure,omitempty"`
 	Note    string                    `json:"note,omitempty"`
+	Notes   []state.Finding           `json:"findings,omitempty"`
 	Cluster map[state.Side]lagCluster `json:"clusters,omitempty"`
 }
 
@@ -262,7 +269,7 @@ func (l *lagging) writeJSON(s streams, err error) error {
 		doc.Exit, doc.Why, doc.Cure = int(stop.Code), clean(stop.Error()), clean(stop.Cure)
 	}
 	if l != nil {
-		doc.Cluster = map[state.Side]lagCluster{}
+		doc.Cluster, doc.Notes = map[state.Side]lagCluster{}, l.notes
 		if l.liveUnknown != "" {
 			doc.Note = "the traffic could not be read, so outages are judged as if both clusters had it: " + clean(l.liveUnknown)
 		}

@@ -242,3 +242,46 @@ func TestExpectationsGrowWithLessParallelism(t *testing.T) {
 		}
 	})
 }
+
+func TestEntriesThatNameNothing(t *testing.T) {
+	f := file("1.32")
+	green := inventory(state.Green, "1.32", "1.31", "1.31")
+	cron := cluster.Owner{Namespace: "shop", Kind: "CronJob", Name: "nightly"}
+	green.Workloads[1].Replicas, green.Pods = 0, green.Pods[:1] // scaled to nothing, and yet there
+	green.CronJobs = []cluster.CronJob{{Owner: cron}}
+	green.Jobs = []cluster.Job{{Owner: cluster.Owner{Namespace: "shop", Kind: "Job", Name: "nightly-1"}, CronJob: cron}}
+	skip := func(owner string, days int) planfile.Skip {
+		return planfile.Skip{Owner: owner, Reason: "later", Until: planfile.Date{Time: at.AddDate(0, 0, days)}}
+	}
+	f.Restart.Skip = []planfile.Skip{skip("shop/StatefulSet/d0", 1), skip("shop/Deployment/d1", 1), skip("shop/Job/nightly-1", 1), skip("Node/fargate-ip-10-0-0-0", 1),
+		skip("shop/Deployment/old", -2)}
+	f.Restart.Allow = []planfile.Allow{{Owner: "shop/Deployment/d9", Action: planfile.ActionEvict}, {Owner: "shop/Deployment/d9", Action: planfile.ActionOutage}, {Owner: "shop/Deployment/d0", Action: planfile.ActionEvict}}
+	f.Restart.Order = []string{"shop", "shpo"}
+	w := world(inventory(state.Blue, "1.32", "1.32"), green, share(100, 0))
+	for name, p := range map[string]*state.Plan{"plan": mustMake(t, f, w), "restart": plan.Restart(f, w, state.Green, plan.Identity{})} {
+		got := map[string]string{}
+		for _, found := range p.Findings {
+			if list, _, _ := strings.Cut(found.Check, "/"); list == "skip" || list == "allow" || list == "order" {
+				if got[found.Check] != "" || found.Severity != state.SeverityWarn || found.Blocks() {
+					t.Errorf("%s: %+v", name, found)
+				}
+				got[found.Check] = found.Text + " " + found.Cure
+			}
+		}
+		for check, part := range map[string]string{
+			"skip/shop/StatefulSet/d0": "nothing of that name is in shop-blue or shop-green; there is shop/Deployment/d0 name shop/Deployment/d0",
+			"skip/shop/Job/nightly-1":  "there is shop/CronJob/nightly",
+			"skip/shop/Deployment/old": "ended on",
+			"allow/shop/Deployment/d9": "nothing of that name is in shop-blue or shop-green correct it",
+			"order/shpo":               "namespace shpo",
+		} {
+			if !strings.Contains(got[check], part) {
+				t.Errorf("%s: %s lacks %q: %s", name, check, part, got[check])
+			}
+			delete(got, check)
+		}
+		if len(got) > 0 {
+			t.Errorf("%s: unasked %v", name, got)
+		}
+	}
+}

@@ -232,15 +232,16 @@ func (b *builder) findings() {
 	b.expired()
 }
 
-// expired says which acceptances of the plan file are over, since they do nothing.
+// expired says which acceptances of the plan file are over, and which entries of its
+// restart name nothing that is there, since they do nothing.
 func (b *builder) expired() {
 	for _, w := range b.file.ExpiredWaivers(b.world.At) {
 		b.plan.Findings = append(b.plan.Findings, state.Finding{Check: "waive/" + w.Check, Severity: state.SeverityWarn,
 			Text: fmt.Sprintf("the waiver of %s ended on %s", w.Check, w.Until.Format(time.DateOnly)), Cure: "take it out, or give it a new end and reason"})
 	}
-	for _, k := range b.file.Restart.ExpiredSkips(b.world.At) {
-		b.plan.Findings = append(b.plan.Findings, state.Finding{Check: "skip/" + k.Owner, Severity: state.SeverityWarn,
-			Text: fmt.Sprintf("the skip of %s ended on %s", k.Owner, k.Until.Format(time.DateOnly)), Cure: "take it out, or give it a new end and reason"})
+	b.plan.Findings = append(b.plan.Findings, ExpiredSkips(b.file.Restart, b.world.At)...)
+	if b.plan.Operation != state.OperationJobs {
+		b.plan.Findings = append(b.plan.Findings, Unmatched(b.file.Restart, b.world.At, b.world.Inventories[state.Blue], b.world.Inventories[state.Green])...)
 	}
 }
 

@@ -45,6 +45,19 @@ func Lag(w io.Writer, v LagView) {
 	}
 }
 
+// Notes renders findings that are about the plan file, each with its cure.
+func Notes(w io.Writer, found []state.Finding) {
+	for i, f := range found {
+		if i == 0 {
+			fmt.Fprintln(w)
+		}
+		Wrap(w, strings.ToUpper(string(f.Severity))+"  ", "      ", state.Clean(f.Check+": "+f.Text))
+		if f.Cure != "" {
+			Cure(w, "      cure: ", "      ", state.Clean(f.Cure))
+		}
+	}
+}
+
 func lagSummary(items []survey.Item, all int) string {
 	pods := 0
 	n := map[string]int{}
