@@ -49,30 +49,59 @@ func (c *campaign) suspend(ctx context.Context, inv *cluster.Inventory) error {
 		case cj.Suspended:
 			continue
 		}
-		seq, err := c.intend("k8s:patch cronjobs", cj.String(), deed{Do: doSuspend, Owner: cj.String(), Object: cj.Name, UID: cj.UID, Mark: mark},
-			undoSuspend{Mark: mark})
-		if err != nil {
-			return err
-		}
-		if err := c.hold(ctx, cj, seq, mark); err != nil {
+		if err := c.holdFirst(ctx, cj, mark); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// hold suspends one CronJob whose intent is durable.
-func (c *campaign) hold(ctx context.Context, cj cluster.CronJob, seq int64, mark string) error {
-	if err := c.guard("k8s:patch cronjobs", cj.String()); err != nil {
+// holdFirst suspends one CronJob.
+func (c *campaign) holdFirst(ctx context.Context, cj cluster.CronJob, mark string) error {
+	seq, err := c.intend("k8s:patch cronjobs", cj.String(), deed{Do: doSuspend, Owner: cj.String(), Object: cj.Name, UID: cj.UID, Mark: mark},
+		undoSuspend{Mark: mark})
+	if err != nil {
 		return err
 	}
-	now, err := c.patchCronJob(ctx, cj.Owner, true, &mark, "", cj.UID)
-	switch {
-	case err == nil:
-		return c.settle(seq, state.Accepted, cj.String()+": suspended", landed{UID: cj.UID, Generation: now.Generation})
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		return c.settle(seq, state.Rejected, cj.String()+": it is gone", landed{})
-	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+	return c.hold(ctx, cj, seq, mark)
+}
+
+// hold suspends one CronJob whose intent is durable. One that was made anew since it was
+// listed is another one, with an intent of its own.
+func (c *campaign) hold(ctx context.Context, cj cluster.CronJob, seq int64, mark string) error {
+	var err error
+	for range releases {
+		if err := c.guard("k8s:patch cronjobs", cj.String()); err != nil {
+			return err
+		}
+		var now *batchv1.CronJob
+		if now, err = c.patchCronJob(ctx, cj.Owner, true, &mark, "", cj.UID); err == nil {
+			return c.settle(seq, state.Accepted, cj.String()+": suspended", landed{UID: cj.UID, Generation: now.Generation})
+		}
+		// The API server answers 422 to a UID that is not the object's, 409 where somebody
+		// has written it at the same moment.
+		var live *batchv1.CronJob
+		if apierrors.IsInvalid(err) || apierrors.IsConflict(err) {
+			var getErr error
+			if live, getErr = c.Kubernetes.BatchV1().CronJobs(cj.Namespace).Get(ctx, cj.Name, metav1.GetOptions{}); getErr != nil {
+				err, live = getErr, nil
+			}
+		}
+		switch {
+		case apierrors.IsNotFound(err):
+			return c.settle(seq, state.Rejected, cj.String()+": it is gone", landed{})
+		case live != nil && string(live.UID) != cj.UID:
+			if err := c.settle(seq, state.Rejected, cj.String()+": it was made anew", landed{}); err != nil || suspended(live) {
+				return err
+			}
+			cj.UID = string(live.UID)
+			return c.holdFirst(ctx, cj, mark)
+		case apierrors.IsConflict(err):
+			continue
+		}
+		break
+	}
+	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
 		said := state.Clean(err.Error())
 		if err := c.settle(seq, state.Rejected, cj.String()+": "+said, landed{}); err != nil {
 			return err
@@ -120,7 +149,7 @@ func (c *campaign) release(ctx context.Context, e *entry) error {
 			}
 			return c.settle(e.Seq, result, text, landed{})
 		}
-		_, err = c.patchCronJob(ctx, o, false, nil, live.ResourceVersion, string(live.UID))
+		_, err = c.patchCronJob(ctx, o, false, nil, live.ResourceVersion, "")
 		switch {
 		case err == nil:
 			return c.settle(e.Seq, state.Succeeded, e.Owner+": put back, it runs again", landed{})
@@ -134,10 +163,13 @@ func (c *campaign) release(ctx context.Context, e *entry) error {
 // releases is how often a CronJob is read anew because somebody wrote it meanwhile.
 const releases = 5
 
-// patchCronJob sets suspend and the mark (nil takes it away) of exactly that object;
-// with a version, only when nobody has written it since.
+// patchCronJob sets suspend and the mark (nil takes it away) of the object with the UID,
+// or of exactly that version.
 func (c *campaign) patchCronJob(ctx context.Context, o cluster.Owner, suspend bool, mark *string, version, uid string) (*batchv1.CronJob, error) {
-	meta := map[string]any{"uid": uid, "annotations": map[string]*string{suspendAnnotation: mark}}
+	meta := map[string]any{"annotations": map[string]*string{suspendAnnotation: mark}}
+	if uid != "" {
+		meta["uid"] = uid
+	}
 	if version != "" {
 		meta["resourceVersion"] = version
 	}

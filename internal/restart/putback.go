@@ -96,7 +96,7 @@ func (c *campaign) unmark(ctx context.Context, e *entry) error {
 	if e.Before != "" {
 		before = &e.Before
 	}
-	if err := c.patchCost(ctx, ns, e.Object, e.UID, before); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err := c.patchCost(ctx, ns, e.Object, e.UID, before); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("take the deletion cost off pod %s: %w", state.Clean(e.Object), err)
 	}
 	return c.settle(e.Seq, state.Succeeded, e.Owner+": "+e.Object+" put back as it was", landed{})

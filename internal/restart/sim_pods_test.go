@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/eksbg/eksbg/internal/cluster"
@@ -208,8 +209,8 @@ func (s *sim) run(owner string, p *corev1.Pod) {
 	})
 }
 
-// merged applies a merge patch as the API server does: the UID and the resourceVersion
-// in it are preconditions.
+// merged applies a merge patch as the API server does: the resourceVersion in it is a
+// precondition, and a UID that is not the object's is an invalid change of it.
 func (s *sim) merged(a clienttesting.PatchAction) (bool, runtime.Object, error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -227,7 +228,8 @@ func (s *sim) merged(a clienttesting.PatchAction) (bool, runtime.Object, error) 
 		return true, nil, apierrors.NewConflict(a.GetResource().GroupResource(), a.GetName(), errors.New("the object has been modified"))
 	}
 	if u := pre.Metadata.UID; u != "" && u != m.GetUID() {
-		return true, nil, apierrors.NewConflict(a.GetResource().GroupResource(), a.GetName(), errors.New("Precondition failed: UID"))
+		return true, nil, apierrors.NewInvalid(schema.GroupKind{Group: a.GetResource().Group, Kind: a.GetResource().Resource}, a.GetName(),
+			field.ErrorList{field.Invalid(field.NewPath("metadata", "uid"), string(u), "field is immutable")})
 	}
 	name := a.GetNamespace() + "/" + a.GetResource().Resource + "/" + a.GetName()
 	if s.before != nil {

@@ -36,8 +36,10 @@ func (c *campaign) surge(ctx context.Context, w *work) (bool, error) {
 		return true, c.landed(ctx, w, e)
 	case v.Found && v.Generation < w.generation:
 		return false, c.watchOver(ctx, w) // the watch does not show it yet
+	case e != nil && e.standing() && v.Found && v.UID == e.UID && v.Generation < e.Generation:
+		return false, c.watchOver(ctx, w) // nor what a process before this one did
 	case e != nil && e.standing() && (!v.Found || v.Mark != e.Mark):
-		return true, c.settle(e.Seq, state.Unknown, w.name+": its replicas are no longer eksbg's to put back", landed{})
+		return c.disowned(ctx, w, e)
 	case e != nil && e.standing():
 		return c.shrink(ctx, w, e)
 	case v.settledSurge():
@@ -102,6 +104,30 @@ func (c *campaign) landed(ctx context.Context, w *work, e *entry) error {
 	return c.settle(e.Seq, state.Rejected, w.name+": the replica more was not asked for", landed{})
 }
 
+// disowned gives a surge up that the watch does not show any more, once the API server says
+// so too: a first list may be from before the surge, and the number would stay.
+func (c *campaign) disowned(ctx context.Context, w *work, e *entry) (bool, error) {
+	now := c.Clock.Now()
+	if !w.confirmed.IsZero() && now.Sub(w.confirmed) < confirmEvery {
+		return false, c.watchOver(ctx, w)
+	}
+	w.confirmed = now
+	live, err := c.scaled(ctx, w.item.Owner)
+	switch {
+	case apierrors.IsNotFound(err):
+		return true, c.settle(e.Seq, state.Unknown, w.name+": it is gone", landed{})
+	case err != nil:
+		if later, err := c.later(w, err); later {
+			return false, err
+		}
+		return false, fmt.Errorf("look whether the replica more of %s is there: %w", w.name, err)
+	case live.mark != e.Mark:
+		return true, c.settle(e.Seq, state.Unknown, w.name+": its replicas are no longer eksbg's to put back", landed{})
+	}
+	w.generation = max(w.generation, live.generation)
+	return false, c.watchOver(ctx, w)
+}
+
 // shrink puts the number back once a pod on a current kubelet is ready.
 func (c *campaign) shrink(ctx context.Context, w *work, e *entry) (bool, error) {
 	ready := int32(0)
@@ -140,13 +166,20 @@ func (c *campaign) markToGo(ctx context.Context, w *work, p podView) error {
 	return c.sent(w, seq, answer{err: err, did: p.Name + " is the one to go", what: "mark a pod of", verb: "patch pods", gone: state.Found})
 }
 
-// patchCost sets the deletion cost of exactly that pod; nil takes it away.
+// patchCost sets the deletion cost of exactly that pod; nil takes it away. Another pod of
+// the name is NotFound: the API server answers 422 to a UID that is not the object's.
 func (c *campaign) patchCost(ctx context.Context, namespace, name, uid string, cost *string) error {
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid, "annotations": map[string]*string{corev1.PodDeletionCost: cost}}})
 	if err != nil {
 		return fmt.Errorf("write the patch: %w", err)
 	}
-	_, err = c.Kubernetes.CoreV1().Pods(namespace).Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: fieldManager})
+	pods := c.Kubernetes.CoreV1().Pods(namespace)
+	_, err = pods.Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: fieldManager})
+	if apierrors.IsInvalid(err) {
+		if p, getErr := pods.Get(ctx, name, metav1.GetOptions{}); apierrors.IsNotFound(getErr) || getErr == nil && string(p.UID) != uid {
+			return apierrors.NewNotFound(corev1.Resource("pods"), name)
+		}
+	}
 	return err
 }
 

@@ -1,0 +1,134 @@
+package restart
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/eksbg/eksbg/internal/cluster"
+	"github.com/eksbg/eksbg/internal/state"
+)
+
+// A first list from before the surge does not lose the number of replicas.
+func TestStaleListAfterASurge(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		b.bareSet("shop", "one", 1, oldKubelet)
+		before := b.set("one").DeepCopy()
+		b.journal.killAt, b.journal.killAfter = 2, true
+		if err := b.drive(t.Context()); !errors.Is(err, errKilled) {
+			t.Fatal(err)
+		}
+		b.journal.dead = false
+		b.sim.mu.Lock()
+		b.wanted = 0 // the new pod comes while nobody watches
+		b.cond.Broadcast()
+		b.sim.mu.Unlock()
+		synctest.Wait()
+		stale := 0
+		b.client.PrependReactor("list", "replicasets", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			if o := a.(clienttesting.ListActionImpl).ListOptions; o.ResourceVersion != "0" || stale > 0 {
+				return false, nil, nil
+			}
+			stale++
+			return true, &appsv1.ReplicaSetList{Items: []appsv1.ReplicaSet{*before}}, nil
+		})
+		mute := watch.NewFake()
+		muted := false
+		b.client.PrependWatchReactor("replicasets", func(clienttesting.Action) (bool, watch.Interface, error) {
+			if muted {
+				return false, nil, nil
+			}
+			muted = true
+			b.sim.mu.Lock()
+			b.watches++
+			b.cond.Broadcast()
+			b.sim.mu.Unlock()
+			return true, mute, nil
+		})
+		end := b.held(t.Context())
+		if stale == 0 {
+			t.Fatal("nothing was stale")
+		}
+		mute.Stop()
+		b.clock.Sleep(time.Minute) // it is watched again
+		synctest.Wait()
+		now := b.set("one").DeepCopy()
+		now.ResourceVersion = fmt.Sprint(b.next())
+		b.put(replicaSetsGVR, now)
+		if err := <-end; err != nil {
+			t.Fatal(err)
+		}
+		if rs := b.set("one"); *rs.Spec.Replicas != 1 || len(rs.Annotations) != 0 {
+			t.Errorf("%d replicas, %v", *rs.Spec.Replicas, rs.Annotations)
+		}
+	})
+}
+
+// A CronJob that is made anew, or written by somebody else, between the list and the patch
+// is held all the same.
+func TestCronJobsThatChangeMeanwhile(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change  func(*bench)
+		results []state.Result
+	}{
+		"made anew": {func(b *bench) {
+			cj := b.cron("nightly").DeepCopy()
+			cj.UID = types.UID(fmt.Sprint("uid-", b.next()))
+			must(b.client.Tracker().Delete(cronJobsGVR, "shop", "nightly"))
+			b.put(cronJobsGVR, cj)
+		}, []state.Result{state.Rejected, state.Accepted, state.Succeeded}},
+		"written at the same moment": {func(b *bench) {
+			n := 0
+			b.before = func(owner, _ string) error {
+				if n++; strings.Contains(owner, "cronjobs") && n < 3 {
+					return apierrors.NewConflict(cronJobsGVR.GroupResource(), "nightly", errors.New("the object has been modified"))
+				}
+				return nil
+			}
+		}, []state.Result{state.Accepted, state.Succeeded}},
+		"gone": {func(b *bench) { must(b.client.Tracker().Delete(cronJobsGVR, "shop", "nightly")) }, []state.Result{state.Rejected}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, b *bench) {
+				b.deployment("shop", "cart", 1, oldKubelet)
+				b.cronJob("shop", "nightly", false)
+				b.deps.CronJobs = "suspend"
+				b.gate[cart] = make(chan struct{})
+				read, reads := b.deps.Inventory, 0
+				b.deps.Inventory = func(ctx context.Context) (*cluster.Inventory, error) {
+					inv, err := read(ctx)
+					if reads++; reads == 1 {
+						tt.change(b)
+					}
+					return inv, err
+				}
+				end := b.held(t.Context())
+				if name != "gone" && !suspended(b.cron("nightly")) {
+					t.Error("it runs on")
+				}
+				close(b.gate[cart])
+				if err := <-end; err != nil {
+					t.Fatal(err)
+				}
+				if name != "gone" && (suspended(b.cron("nightly")) || len(b.cron("nightly").Annotations) > 0) {
+					t.Errorf("left with %v", b.cron("nightly").Annotations)
+				}
+				if got := b.journal.results("shop/CronJob/nightly"); !slices.Equal(got, tt.results) {
+					t.Errorf("results %v, want %v", got, tt.results)
+				}
+			})
+		})
+	}
+}
