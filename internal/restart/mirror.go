@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,10 +52,10 @@ type mirror struct {
 	nodes, budgets    cache.SharedIndexInformer
 
 	mu sync.Mutex
-	// complaint is what the watches last failed with; fatal is set when they will not
-	// come back by themselves.
-	complaint string
-	fatal     error
+	// complaints are what the watches fail with by resource, until they work again; fatal
+	// is set when one will not come back by itself.
+	complaints map[string]complaint
+	fatal      error
 	// dirty are the keys (see touch) of what has changed since they were last taken.
 	dirty map[string]bool
 	// limits is true once a budget has changed since that was last asked.
@@ -65,11 +66,23 @@ type mirror struct {
 	at      int
 }
 
+// complaint is what a watch failed with, where it was then, and how often in a row it
+// was denied.
+type complaint struct {
+	text, at string
+	denied   int
+}
+
+// mostDenied is how often in a row a watch may be denied: an API server that has just
+// started answers so until its authorizer knows the rules. The reflector's own pauses
+// (0.8 s, doubled each time) make that some ten seconds.
+const mostDenied = 5
+
 // openMirror starts the watches; they show the whole cluster once all of informers
 // have synced. minor is the one that kubelets must have. The caller closes the mirror.
 func openMirror(ctx context.Context, client kubernetes.Interface, minor string, replicationControllers bool) (*mirror, error) {
 	m := &mirror{factory: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(slim)),
-		minor: minor, wake: make(chan struct{}, 1), dirty: map[string]bool{}, counted: map[string]bool{}}
+		minor: minor, wake: make(chan struct{}, 1), dirty: map[string]bool{}, counted: map[string]bool{}, complaints: map[string]complaint{}}
 	apps, core := m.factory.Apps().V1(), m.factory.Core().V1()
 	m.replicaSets, m.pods, m.nodes = apps.ReplicaSets().Informer(), core.Pods().Informer(), core.Nodes().Informer()
 	m.budgets = m.factory.Policy().V1().PodDisruptionBudgets().Informer()
@@ -81,10 +94,11 @@ func openMirror(ctx context.Context, client kubernetes.Interface, minor string, 
 	err := errors.Join(m.replicaSets.AddIndexers(cache.Indexers{byController: controllerOf}),
 		m.pods.AddIndexers(cache.Indexers{byController: controllerOf, byNode: nodeOf}))
 	for _, i := range m.informers() {
-		err = errors.Join(err, i.SetWatchErrorHandlerWithContext(m.failed))
-		changed := m.changed
+		resource := m.resource(i)
+		err = errors.Join(err, i.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { m.failed(i, resource, err) }))
+		changed := func(obj any) { m.works(resource); m.changed(obj) }
 		if i == m.budgets {
-			changed = m.budgetChanged
+			changed = func(obj any) { m.works(resource); m.budgetChanged(obj) }
 		}
 		_, handlerErr := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: changed, UpdateFunc: func(_, obj any) { changed(obj) }, DeleteFunc: changed,
@@ -139,27 +153,71 @@ func (m *mirror) notify() {
 	}
 }
 
+// resource names what an informer watches, as RBAC does.
+func (m *mirror) resource(i cache.SharedIndexInformer) string {
+	switch i {
+	case m.pods:
+		return "pods"
+	case m.nodes:
+		return "nodes"
+	case m.budgets:
+		return "poddisruptionbudgets.policy"
+	case m.replicaSets:
+		return "replicasets.apps"
+	case m.workloads["Deployment"]:
+		return "deployments.apps"
+	case m.workloads["StatefulSet"]:
+		return "statefulsets.apps"
+	}
+	return "replicationcontrollers"
+}
+
 // failed is called for every list or watch that ended with an error; the reflector
 // tries again by itself, with a growing pause.
-func (m *mirror) failed(_ context.Context, r *cache.Reflector, err error) {
+func (m *mirror) failed(i cache.SharedIndexInformer, resource string, err error) {
 	if errors.Is(err, io.EOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, context.Canceled) {
 		return // ordinary ends of a watch
 	}
 	m.mu.Lock()
-	m.complaint = state.Clean(fmt.Sprintf("watch of %s: %v", r.TypeDescription(), err))
-	if m.fatal == nil && (apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || aws.IsExpired(err)) {
-		m.fatal = fmt.Errorf("watch %s: %w", r.TypeDescription(), err)
+	c := complaint{text: state.Clean(fmt.Sprintf("watch of %s: %v", resource, err)), at: i.LastSyncResourceVersion()}
+	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+		c.denied = m.complaints[resource].denied + 1
+	}
+	m.complaints[resource] = c
+	switch {
+	case m.fatal != nil:
+	case c.denied >= mostDenied && apierrors.IsForbidden(err):
+		m.fatal = &state.Stop{Code: state.ExitBlocked, Why: "the API server refuses the " + c.text,
+			Cure: "allow eksbg to list and watch " + resource + " in all namespaces (RBAC); then run the same command again"}
+	case c.denied >= mostDenied, aws.IsExpired(err):
+		m.fatal = fmt.Errorf("watch %s: %w", resource, err)
 	}
 	m.mu.Unlock()
 	m.notify()
 }
 
-// trouble gives what the watches last complained of, and an error when they will
-// not come back.
+// works forgets what the watch of a resource failed with: it shows something again.
+func (m *mirror) works(resource string) {
+	m.mu.Lock()
+	delete(m.complaints, resource)
+	m.mu.Unlock()
+}
+
+// trouble gives what the watches complain of, and an error when they will not come back.
 func (m *mirror) trouble() (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.complaint, m.fatal
+	var all []string
+	for _, i := range m.informers() {
+		resource := m.resource(i)
+		c, ok := m.complaints[resource]
+		if ok && c.at != i.LastSyncResourceVersion() {
+			delete(m.complaints, resource) // listed anew, or a bookmark has come
+		} else if ok {
+			all = append(all, c.text)
+		}
+	}
+	return strings.Join(all, "; "), m.fatal
 }
 
 // view gives one workload with its pods, and those of the given pods that are still

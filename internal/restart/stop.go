@@ -45,7 +45,8 @@ func (c *campaign) timedOut(w *work) error {
 		why += "; " + text
 	}
 	return c.stop(w, state.ExitResumable, why,
-		"run the same command again to go on waiting, or raise restart.timeout in the plan file")
+		"run the same command again to go on waiting, raise restart.timeout in the plan file,\n"+
+			"or name it under restart.skip there if it does not come up and the rest is to go on without it")
 }
 
 func times(n int) string {

@@ -166,7 +166,7 @@ func TestAllPendingIsNotDone(t *testing.T) {
 					t.Errorf("%+v", obs)
 				}
 				stop := stopOf(t, b.drive(t.Context()))
-				if stop.Code != state.ExitResumable || !strings.Contains(stop.Why, "(on no node)") {
+				if stop.Code != state.ExitResumable || !strings.Contains(stop.Why, "(on no node)") || !strings.Contains(stop.Cure, "restart.skip") {
 					t.Errorf("%+v", stop)
 				}
 				if len(b.order) != 0 {
@@ -323,8 +323,57 @@ func TestForbiddenWatch(t *testing.T) {
 			}
 			return true, nil, apierrors.NewForbidden(podsGVR.GroupResource(), "", errors.New("no"))
 		})
-		if err := b.drive(t.Context()); !apierrors.IsForbidden(err) {
-			t.Errorf("got %v", err)
+		stop := stopOf(t, b.drive(t.Context()))
+		if stop.Code != state.ExitBlocked || !strings.Contains(stop.Why, "watch of pods: ") || !strings.Contains(stop.Cure, "list and watch pods") {
+			t.Errorf("%+v", stop)
+		}
+	})
+}
+
+// An API server that has just started denies what it allows a moment later.
+func TestWatchDeniedForAMoment(t *testing.T) {
+	for name, denied := range map[string]error{
+		"403": apierrors.NewForbidden(podsGVR.GroupResource(), "", errors.New("RBAC: not yet synced")), "401": apierrors.NewUnauthorized("not yet"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, b *bench) {
+				b.deployment("shop", "cart", 1, oldKubelet)
+				b.gate[cart] = make(chan struct{})
+				n := 0
+				b.client.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
+					if n++; n < mostDenied-1 {
+						return true, nil, denied
+					}
+					return false, nil, nil
+				})
+				end := b.held(t.Context())
+				b.clock.Sleep(2 * time.Minute)
+				close(b.gate[cart])
+				if err := <-end; err != nil {
+					t.Fatal(err)
+				}
+				if last := b.journal.waits[len(b.journal.waits)-1]; strings.Contains(last, "watch of pods") {
+					t.Errorf("still said when it works: %q", last)
+				}
+			})
+		})
+	}
+}
+
+func TestMirrorForgetsComplaints(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		m, err := openMirror(t.Context(), b.client, "1.33", false)
+		must(err)
+		defer m.close()
+		synctest.Wait()
+		m.failed(m.pods, "pods", apierrors.NewInternalError(errors.New("etcd")))
+		if text, fatal := m.trouble(); fatal != nil || !strings.Contains(text, "watch of pods: ") {
+			t.Errorf("%q, %v", text, fatal)
+		}
+		b.addPod("shop", "new", newKubelet, nil)
+		synctest.Wait()
+		if text, _ := m.trouble(); text != "" {
+			t.Errorf("still complains: %q", text)
 		}
 	})
 }
