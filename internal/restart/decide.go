@@ -56,10 +56,10 @@ func decide(v view, a attempt, first string) verdict {
 		return verdict{act: actWait}
 	case !v.complete() && (ours && newer(v.Stamp, a.Stamp) || !ours && touched(first, v.Stamp)):
 		return foreign(v)
-	case !v.complete() && ours:
-		return verdict{act: actWait}
 	case v.pinned() != "":
 		return verdict{act: actPinned, text: v.pinned()}
+	case !v.complete() && (ours || v.rolling()):
+		return verdict{act: actWait}
 	case ours && !a.Failed && v.UID == a.UID && v.Stamp != a.Stamp && !newer(v.Stamp, a.Stamp):
 		return verdict{act: actReverted}
 	case a.Number >= maxAttempts:

@@ -22,6 +22,8 @@ func TestDecide(t *testing.T) {
 	with := func(v view, stamp string, pods ...podView) view { v.Stamp, v.Pods = stamp, pods; return v }
 	rolling := base
 	rolling.Replicas = 2
+	unready, halted := base, rolling
+	unready.Ready, halted.Paused = 0, true
 	short, none := base, base
 	short.Desired, short.Replicas, short.Updated = 3, 3, 3
 	held := short
@@ -53,7 +55,9 @@ func TestDecide(t *testing.T) {
 		"does not lag":                                     {with(base, before, new1), attempt{}, "", actDone},
 		"all pending, never restarted":                     {with(base, before, pending), attempt{}, "", actWait},
 		"old pods going by themselves":                     {with(base, before, new1, going), attempt{}, "", actWait},
-		"mid-rollout of an image, never restarted":         {with(rolling, before, old, new1), attempt{}, mine, actRestart},
+		"mid-rollout of an image, never restarted":         {with(rolling, before, old, new1), attempt{}, mine, actWait},
+		"not all ready, no rollout, never restarted":       {with(unready, before, old, new1), attempt{}, mine, actRestart},
+		"paused under our rollout":                         {with(halted, mine, old, new1), last, mine, actPinned},
 		"restarted by hand since the hop began":            {with(rolling, foreign, old, new1), attempt{}, mine, actForeign},
 		"restarted by hand in the hop's second":            {with(rolling, mine, old, new1), attempt{}, mine, actForeign},
 		"restarted by hand, complete, lags":                {with(base, foreign, old), attempt{}, mine, actRestart},

@@ -69,6 +69,16 @@ func (v view) complete() bool {
 		v.Updated <= v.Desired
 }
 
+// rolling tells whether a change of the template is under way, somebody's deploy: pods of
+// the old template go, and a restart beside it would replace the new ones a second time.
+func (v view) rolling() bool {
+	want := v.Replicas
+	if v.Kind == "StatefulSet" {
+		want = max(0, v.Replicas-v.Partition)
+	}
+	return v.Observed < v.Generation || v.Updated < want
+}
+
 // standing are the lagging pods that will not leave by themselves.
 func (v view) standing() []podView {
 	var out []podView
