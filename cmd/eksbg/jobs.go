@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/eksbg/eksbg/internal/aws"
 	"github.com/eksbg/eksbg/internal/restart"
 	"github.com/eksbg/eksbg/internal/run"
 	"github.com/eksbg/eksbg/internal/state"
@@ -43,7 +42,7 @@ func (a *applied) remedies(ctx context.Context) {
 	if a.o.part.operation != state.OperationJobs {
 		return
 	}
-	inv, err := a.session.inventory(a.o.part.side)(aws.WithPatience(ctx, run.FirstContact))
+	inv, err := a.session.inventory(a.o.part.side)(run.Reading(ctx))
 	if err != nil {
 		fmt.Fprintf(a.o.err, "What is left on %s could not be read: %s\n", a.o.part.side, state.Clean(shortly(err)))
 		return

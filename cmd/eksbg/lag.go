@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/eksbg/eksbg/internal/aws"
 	"github.com/eksbg/eksbg/internal/cluster"
 	"github.com/eksbg/eksbg/internal/plan"
 	"github.com/eksbg/eksbg/internal/planfile"
@@ -116,7 +115,7 @@ func readLag(ctx context.Context, o *lagOptions) (*lagging, error) {
 	}
 	ctx, stopSignals := withSignals(ctx, o.streams, "Interrupted.")
 	defer stopSignals()
-	ctx = aws.WithPatience(ctx, run.FirstContact)
+	ctx = run.Reading(ctx)
 	if err := s.load(ctx); err != nil {
 		return nil, s.explain(ctx, err)
 	}

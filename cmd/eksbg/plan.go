@@ -117,7 +117,7 @@ func makePlan(ctx context.Context, o *planOptions) (*state.Plan, error) {
 	}
 	ctx, stopSignals := withSignals(ctx, o.streams, "Interrupted.")
 	defer stopSignals()
-	return s.plan(ctx, state.Side(o.active), sum(content), lineageOf(path))
+	return s.plan(run.Reading(ctx), state.Side(o.active), sum(content), lineageOf(path))
 }
 
 // refuseOpenRun says that a run is open instead of planning beside it.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/eksbg/eksbg/internal/aws"
 	"github.com/eksbg/eksbg/internal/lease"
 	"github.com/eksbg/eksbg/internal/planfile"
 	"github.com/eksbg/eksbg/internal/run"
@@ -57,7 +56,7 @@ func runUnlock(ctx context.Context, o *unlockOptions) error {
 	if err != nil {
 		return err
 	}
-	ctx = aws.WithPatience(ctx, run.FirstContact)
+	ctx = run.Reading(ctx)
 	if err := s.connect(ctx); err != nil {
 		return s.explain(ctx, err)
 	}

@@ -199,6 +199,22 @@ func TestGivesUpAfterItsBudget(t *testing.T) {
 	}
 }
 
+func TestACommandThatReadsGivesUpOnAnswersToo(t *testing.T) {
+	srv := serve(t, fails(503, "ServiceUnavailableException", "busy"))
+	ctx := aws.WithPatience(aws.WithBudget(context.Background(), 30*time.Millisecond), time.Hour)
+	c := client(t, srv.URL, aws.Options{Backoff: aws.Backoff{Base: 4 * time.Millisecond, Cap: 4 * time.Millisecond, Random: func() float64 { return 1 }}})
+	var gave *aws.GaveUpError
+	if _, err := read(ctx, c); !errors.As(err, &gave) || gave.Attempts < 2 || !aws.IsUnavailable(err) {
+		t.Fatalf("got %v", err)
+	}
+	if got := (&aws.GaveUpError{Call: "eks:X", Attempts: 1, Err: gave.Err}).Error(); !strings.Contains(got, "after 1 attempt in") {
+		t.Error(got)
+	}
+	if got := aws.Budget(aws.WithBudget(ctx, time.Hour), time.Minute); got != time.Minute {
+		t.Errorf("longer than our own: %s", got)
+	}
+}
+
 func TestPatienceIsForSilence(t *testing.T) {
 	t.Run("a dead endpoint ends the call", func(t *testing.T) {
 		srv := serve(t, ok)

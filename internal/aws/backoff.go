@@ -80,3 +80,22 @@ func Patience(ctx context.Context, otherwise time.Duration) time.Duration {
 	}
 	return otherwise
 }
+
+type budgetKey struct{}
+
+// WithBudget returns a context whose calls are repeated for d at most, whatever the
+// endpoint answers, where that is less than the configuration's own budget. It is for
+// commands that only read: somebody waits in front of them, and nothing is half done.
+// An attempt on the wire is not cut.
+func WithBudget(ctx context.Context, d time.Duration) context.Context {
+	return context.WithValue(ctx, budgetKey{}, d)
+}
+
+// Budget is what the context says, or the default given where it says nothing or more
+// than that.
+func Budget(ctx context.Context, otherwise time.Duration) time.Duration {
+	if d, ok := ctx.Value(budgetKey{}).(time.Duration); ok && d > 0 && d < otherwise {
+		return d
+	}
+	return otherwise
+}

@@ -29,7 +29,11 @@ type GaveUpError struct {
 
 // Error says how long it was tried and what came last.
 func (e *GaveUpError) Error() string {
-	return fmt.Sprintf("%s: gave up after %d attempts in %s: %v", e.Call, e.Attempts, e.After.Round(time.Second), e.Err)
+	attempts := fmt.Sprintf("%d attempts", e.Attempts)
+	if e.Attempts == 1 {
+		attempts = "1 attempt"
+	}
+	return fmt.Sprintf("%s: gave up after %s in %s: %v", e.Call, attempts, e.After.Round(time.Second), e.Err)
 }
 
 // Unwrap gives what the last attempt got.
@@ -107,6 +111,7 @@ func (l *retryLoop) HandleFinalize(ctx context.Context, in middleware.FinalizeIn
 	budget, cancel := context.WithTimeout(ctx, l.opt.Budget)
 	defer cancel()
 	one := newCall(name, l.opt, func() time.Duration { return Patience(ctx, l.opt.Patience) })
+	one.budget = Budget(ctx, l.opt.Budget)
 	loop := retry.NewAttemptMiddleware(one, smithyhttp.RequestCloner, func(a *retry.Attempt) {
 		a.LogAttempts, a.OperationMeter = l.sdk.LogAttempts, l.sdk.OperationMeter
 		a.ClientSkew, a.DisableClockSkewCorrection = l.sdk.ClientSkew, l.sdk.DisableClockSkewCorrection
@@ -125,6 +130,8 @@ type call struct {
 	opt  Options
 	// patience is how long the endpoint may be silent, as it is at the moment.
 	patience func() time.Duration
+	// budget is how long the call is repeated.
+	budget time.Duration
 
 	began time.Time
 	// answered is when the endpoint last gave any HTTP answer, or when the call began.
@@ -135,7 +142,7 @@ type call struct {
 
 func newCall(name string, opt Options, patience func() time.Duration) *call {
 	now := opt.Clock.Now()
-	return &call{name: name, opt: opt, patience: patience, began: now, answered: now}
+	return &call{name: name, opt: opt, patience: patience, budget: opt.Budget, began: now, answered: now}
 }
 
 // bounded bounds each attempt by what is left of the patience.
@@ -167,7 +174,7 @@ func (c *call) RetryDelay(attempt int, err error) (time.Duration, error) {
 		c.answered = now
 	}
 	delay := c.opt.Backoff.Delay(attempt, isThrottle(err))
-	if now.Add(delay).Sub(c.answered) >= c.patience() || now.Add(delay).Sub(c.began) >= c.opt.Budget {
+	if now.Add(delay).Sub(c.answered) >= c.patience() || now.Add(delay).Sub(c.began) >= c.budget {
 		return 0, c.giveUp()
 	}
 	if c.opt.OnRetry != nil {

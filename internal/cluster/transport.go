@@ -207,7 +207,7 @@ func (r *repeater) RoundTrip(req *http.Request) (*http.Response, error) {
 			answered = now
 		}
 		delay := r.opt.Backoff.Delay(attempt, err == nil && resp.StatusCode == http.StatusTooManyRequests)
-		if now.Add(delay).Sub(answered) >= aws.Patience(ctx, r.opt.Patience) || now.Add(delay).Sub(began) >= r.opt.Budget {
+		if now.Add(delay).Sub(answered) >= aws.Patience(ctx, r.opt.Patience) || now.Add(delay).Sub(began) >= aws.Budget(ctx, r.opt.Budget) {
 			return nil, &aws.GaveUpError{Call: r.call(req), Attempts: attempt, After: now.Sub(began), Err: last}
 		}
 		if r.opt.OnRetry != nil {

@@ -145,6 +145,20 @@ func TestSilentAPIServerIsGivenUpInTime(t *testing.T) {
 	}
 }
 
+func TestAnAPIServerThatAlwaysFailsIsGivenUpByWhoReads(t *testing.T) {
+	w := newWorld(t)
+	c := w.open(t)
+	w.api.before = func(_ int, rw http.ResponseWriter, _ *http.Request) bool {
+		status(rw, 500, metav1.StatusReasonInternalError)
+		return true
+	}
+	_, _, err := c.ServerVersion(aws.WithBudget(context.Background(), 30*time.Millisecond))
+	var gave *aws.GaveUpError
+	if !errors.As(err, &gave) || !aws.IsUnavailable(err) || !strings.Contains(err.Error(), "500") {
+		t.Fatalf("got %v", err)
+	}
+}
+
 func TestResetsDoNotMultiply(t *testing.T) {
 	w := newWorld(t)
 	c := w.open(t)

@@ -171,6 +171,16 @@ func (w *Walker) urgent(ctx context.Context) *state.Stop {
 // afterwards it is waited for (semantics 24: exit 1 within 30 s).
 const FirstContact = 20 * time.Second
 
+// reading is how long the calls of a command that only reads are repeated, whatever
+// the endpoint answers.
+const reading = 25 * time.Second
+
+// Reading is for commands that only read: their calls end with an error within about
+// half a minute, be the endpoint silent or answering with errors that might pass.
+func Reading(ctx context.Context) context.Context {
+	return aws.WithBudget(aws.WithPatience(ctx, FirstContact), reading)
+}
+
 // patient gives calls that patience until the first intent is in the journal, which
 // may be in the middle of a step.
 func (w *Walker) patient(ctx context.Context) context.Context {
