@@ -60,6 +60,8 @@ type CronJob struct {
 	KeepFailed    int32 `json:"keepFailed"`
 	// TTL is the ttlSecondsAfterFinished of its Job template.
 	TTL *int32 `json:"ttl,omitempty"`
+	// Mark is the annotation SuspendAnnotation: eksbg has suspended it for a restart.
+	Mark string `json:"mark,omitempty"`
 }
 
 // Budget is one PodDisruptionBudget as its controller last stated it.
@@ -226,7 +228,18 @@ type Workload struct {
 	Observed   int64 `json:"observed"`
 	// RestartedAt is the template's annotation kubectl.kubernetes.io/restartedAt.
 	RestartedAt string `json:"restartedAt,omitempty"`
+	// Mark is the annotation SurgeAnnotation: eksbg has given it a replica more for a
+	// restart.
+	Mark string `json:"mark,omitempty"`
 }
+
+// The annotations that mark what eksbg has changed for the time of a restart only, so that
+// it knows its own change from somebody else's: on a ReplicaSet or ReplicationController
+// with a replica more, and on a suspended CronJob.
+const (
+	SurgeAnnotation   = "eksbg.dev/surge"
+	SuspendAnnotation = "eksbg.dev/suspended"
+)
 
 // RestartedAtAnnotation is the key that `kubectl rollout restart` sets on a pod
 // template (k8s.io/kubectl/pkg/polymorphichelpers/objectrestarter.go).

@@ -45,6 +45,7 @@ func cronJob(j *batchv1.CronJob) CronJob {
 		KeepSucceeded: defaultKeepSucceeded,
 		KeepFailed:    defaultKeepFailed,
 		TTL:           j.Spec.JobTemplate.Spec.TTLSecondsAfterFinished,
+		Mark:          j.Annotations[SuspendAnnotation],
 	}
 	if n := j.Spec.SuccessfulJobsHistoryLimit; n != nil {
 		out.KeepSucceeded = *n

@@ -32,6 +32,7 @@ func (p priorities) workload(apiVersion, kind string, m *metav1.ObjectMeta, tpl 
 	return Workload{
 		Owner:      Owner{APIVersion: apiVersion, Namespace: m.Namespace, Kind: kind, Name: m.Name, UID: string(m.UID)},
 		Generation: m.Generation, RestartedAt: tpl.Annotations[RestartedAtAnnotation], Priority: p.of(tpl),
+		Mark: m.Annotations[SurgeAnnotation],
 	}
 }
 

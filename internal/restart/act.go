@@ -119,6 +119,17 @@ func (c *campaign) rounds(ctx context.Context) error {
 				return err
 			}
 		}
+		if round == 0 {
+			if err := c.leftManifests(ctx, l.inv); err != nil {
+				return err
+			}
+		}
+		if len(l.orphans) > 0 {
+			if err := c.adopt(ctx, l.orphans); err != nil {
+				return err
+			}
+			continue
+		}
 		if !l.busy() {
 			return c.end(l)
 		}

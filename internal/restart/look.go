@@ -27,6 +27,8 @@ type look struct {
 	hanging []survey.Item
 	// owed is how many changes for the time of the restart have to be put back.
 	owed int
+	// orphans are marks in the cluster that no journal tells of; they count as owed.
+	orphans []orphan
 }
 
 // looking is what a look is made with.
@@ -54,6 +56,8 @@ func (r *Restart) look(inv *cluster.Inventory, led *ledger, reverted map[string]
 	if !done {
 		r.hang(l)
 	}
+	l.orphans = orphans(inv, led)
+	l.owed += len(l.orphans)
 	r.lost(l)
 	if !done {
 		r.unplaced(l)

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
+	"github.com/eksbg/eksbg/internal/cluster"
 	"github.com/eksbg/eksbg/internal/state"
 )
 
@@ -20,9 +21,9 @@ const fieldManager = "eksbg"
 // that it knows its own change from somebody else's.
 const (
 	// surgeAnnotation is on a ReplicaSet or ReplicationController with a replica more.
-	surgeAnnotation = "eksbg.dev/surge"
+	surgeAnnotation = cluster.SurgeAnnotation
 	// suspendAnnotation is on a CronJob that is suspended for the restart.
-	suspendAnnotation = "eksbg.dev/suspended"
+	suspendAnnotation = cluster.SuspendAnnotation
 	// recreateAnnotation is on a PodTemplate that keeps a bare pod's manifest: its UID.
 	recreateAnnotation = "eksbg.dev/recreates"
 )

@@ -11,8 +11,10 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	clienttesting "k8s.io/client-go/testing"
@@ -129,6 +131,56 @@ func TestCronJobsThatChangeMeanwhile(t *testing.T) {
 					t.Errorf("results %v, want %v", got, tt.results)
 				}
 			})
+		})
+	}
+}
+
+// What a run that is not resumed has left marked is put back, and told of.
+func TestOrphanedMarks(t *testing.T) {
+	for _, lags := range []bool{false, true} {
+		bubble(t, func(t *testing.T, b *bench) {
+			kubelet := newKubelet
+			if lags {
+				kubelet = oldKubelet
+			}
+			rs := b.bareSet("shop", "one", 2, kubelet).DeepCopy()
+			rs.Annotations = map[string]string{surgeAnnotation: "20000101T000000Z.1"}
+			b.put(replicaSetsGVR, rs)
+			b.cronJob("shop", "nightly", true)
+			cj := b.cron("nightly").DeepCopy()
+			cj.Annotations = map[string]string{suspendAnnotation: "1999-12-31T00:00:00Z"}
+			b.put(cronJobsGVR, cj)
+			b.cronJob("shop", "held", true)
+			kept := &corev1.PodTemplate{ObjectMeta: b.meta("shop", "eksbg-tool", nil)}
+			kept.Annotations = map[string]string{recreateAnnotation: "uid-gone"}
+			b.put(schema.GroupVersionResource{Version: "v1", Resource: "podtemplates"}, kept)
+			if obs := b.observe(); obs.Status != state.Ready || !strings.Contains(obs.Reason, "2 changes to be put back") {
+				t.Errorf("%+v", obs)
+			}
+			if err := b.drive(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if rs := b.set("one"); *rs.Spec.Replicas != 1 || len(rs.Annotations) != 0 {
+				t.Errorf("%d replicas, %v", *rs.Spec.Replicas, rs.Annotations)
+			}
+			if suspended(b.cron("nightly")) || len(b.cron("nightly").Annotations) != 0 || !suspended(b.cron("held")) {
+				t.Error("the CronJobs are not as they were")
+			}
+			var told []string
+			for _, r := range b.journal.Records("") {
+				if r.Kind == state.RecordWarning {
+					told = append(told, r.Text)
+				}
+			}
+			all := strings.Join(told, "\n")
+			for _, text := range []string{"kubectl scale replicaset -n shop one --replicas=1", "kubectl patch cronjob -n shop nightly", "kubectl get podtemplate -n shop eksbg-tool -o yaml"} {
+				if !strings.Contains(all, text) || len(told) != 3 {
+					t.Errorf("%q is not in %q", text, told)
+				}
+			}
+			if obs := b.observe(); obs.Status != state.Done || len(b.journal.open()) != 0 {
+				t.Errorf("%+v", obs)
+			}
 		})
 	}
 }
