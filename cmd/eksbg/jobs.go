@@ -68,7 +68,7 @@ func (a *applied) remedies(ctx context.Context) {
 		text.Wrap(a.o.out, fmt.Sprintf("%5d  ", kept[why]), "       ", state.Clean(why))
 	}
 	if len(a.remedy) > 0 {
-		fmt.Fprintln(a.o.out, "\nSo that no more stay:")
+		fmt.Fprintf(a.o.out, "\nSo that no more stay, on cluster %s:\n", inv.Name)
 		for _, r := range a.remedy {
 			text.Cure(a.o.out, "  ", "  ", r)
 		}

@@ -161,7 +161,11 @@ func blockers(p *state.Plan) error {
 	if len(lines) == 0 {
 		return nil
 	}
-	return &state.Stop{Code: state.ExitBlocked, Why: fmt.Sprintf("%d findings block the run:\n%s\nnothing has been changed", len(lines), strings.Join(lines, "\n")),
+	verb := "1 finding blocks"
+	if len(lines) > 1 {
+		verb = fmt.Sprintf("%d findings block", len(lines))
+	}
+	return &state.Stop{Code: state.ExitBlocked, Why: fmt.Sprintf("%s the run:\n%s\nnothing has been changed", verb, strings.Join(lines, "\n")),
 		Cure: "mend them, or accept one by name under waive: in the plan file, with a reason and an end"}
 }
 

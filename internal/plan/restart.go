@@ -269,12 +269,15 @@ func (b *builder) has(kind state.Kind, side state.Side) bool {
 func (b *builder) finishedCure(side state.Side, ls restart.Leftovers, deletes bool) string {
 	var lines []string
 	if len(ls.Deletable()) > 0 && !deletes {
-		lines = append(lines, "set restart.finishedJobs: delete, or", fmt.Sprintf("eksbg jobs clean %s --cluster %s", b.plan.File, side))
+		if b.file.Restart.FinishedJobs != "delete" {
+			lines = append(lines, "set restart.finishedJobs: delete, or")
+		}
+		lines = append(lines, fmt.Sprintf("eksbg jobs clean %s --cluster %s", b.plan.File, side))
 	}
 	remedies := ls.Remedies(b.world.Inventories[side], b.file.Restart.FinishedAge.D())
 	for i, r := range remedies {
 		if i == 0 {
-			lines = append(lines, "so that no more stay:")
+			lines = append(lines, fmt.Sprintf("so that no more stay, on cluster %s:", b.world.Inventories[side].Name))
 		}
 		if i == maxRemedies {
 			lines = append(lines, fmt.Sprintf("and %d more; eksbg jobs clean prints all", len(remedies)-i))

@@ -63,6 +63,8 @@ func TestFinishedJobsAreReportedAlwaysAndDeletedIfAsked(t *testing.T) {
 	p = mustMake(t, f, w)
 	if got, _ := finding(p, "jobs/finished"); got.Severity != state.SeverityInfo {
 		t.Errorf("deleted: %+v", got)
+	} else if strings.Contains(got.Cure, "set restart.finishedJobs") || !strings.Contains(got.Cure, "on cluster shop-green:") {
+		t.Errorf("cure: %s", got.Cure)
 	}
 	if s, ok := p.Step("green/jobs/1"); !ok || s.Title != "delete 2 finished Jobs" || s.Phase != state.PhaseRestart {
 		t.Errorf("step %+v", s)
@@ -72,6 +74,11 @@ func TestFinishedJobsAreReportedAlwaysAndDeletedIfAsked(t *testing.T) {
 	}
 	// Blue is reported as well; nothing of it is touched.
 	withJobs(w.Inventories[state.Blue], 1)
+	for _, got := range mustMake(t, f, w).Findings {
+		if got.Side == state.Blue && got.Check == "jobs/finished" && (strings.Contains(got.Cure, "set restart.finishedJobs") || !strings.Contains(got.Cure, "shop-blue:")) {
+			t.Errorf("cure under blue: %s", got.Cure)
+		}
+	}
 	n := 0
 	for _, got := range mustMake(t, f, w).Findings {
 		if got.Check == "jobs/finished" && got.Severity == state.SeverityInfo {

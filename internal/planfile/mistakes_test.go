@@ -91,6 +91,7 @@ var mistakes = []struct {
 	{"finished jobs", []string{"finishedJobs: delete", "finishedJobs: remove"}},
 	{"resolve without a domain", []string{"resolve: kubernetes.default.svc.cluster.local", "resolve: kubernetes"}},
 	{"resolve of an address", []string{"resolve: kubernetes.default.svc.cluster.local", "resolve: https://kubernetes.default"}},
+	{"resolve of an IP address", []string{"resolve: kubernetes.default.svc.cluster.local", "resolve: 10.0.0.1"}},
 	{"resolve of no", []string{"resolve: kubernetes.default.svc.cluster.local", "resolve: false"}},
 	{"allow of nothing", []string{"action: evict", "action: delete"}},
 	{"allow of no owner", []string{"owner: shop/StatefulSet/ledger", "owner: StatefulSet/ledger"}},

@@ -2,6 +2,7 @@ package planfile
 
 import (
 	"fmt"
+	"net"
 	"regexp"
 	"slices"
 	"strings"
@@ -49,7 +50,9 @@ func (v *validator) restart(r *Restart) {
 // resolve wants a whole name: what is asked of CoreDNS goes through no search list.
 func (v *validator) resolve(r *Restart) {
 	name := strings.ToLower(strings.TrimSuffix(r.Resolve, "."))
-	if name != ResolveOff && (len(name) > 253 || !dnsForm.MatchString(name)) {
+	if net.ParseIP(name) != nil {
+		v.bad("restart.resolve", "%.120q is an address, which needs no resolving; write a name, as kubernetes.default.svc.cluster.local, or off", r.Resolve)
+	} else if name != ResolveOff && (len(name) > 253 || !dnsForm.MatchString(name)) {
 		v.bad("restart.resolve", "%.120q is no whole DNS name; write it as kubernetes.default.svc.cluster.local, or off", r.Resolve)
 	}
 	r.Resolve = name

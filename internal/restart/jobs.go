@@ -255,6 +255,14 @@ func (ls Leftovers) String() string {
 	case 1:
 		return ls.Count() + " " + verb + " 1 Fargate address"
 	default:
-		return fmt.Sprintf("%s %s %d Fargate addresses", ls.Count(), verb, n)
+		return fmt.Sprintf("%s %s %s", ls.Count(), verb, fargateAddresses(n))
 	}
+}
+
+// fargateAddresses says how many addresses there are.
+func fargateAddresses(n int) string {
+	if n == 1 {
+		return "1 Fargate address"
+	}
+	return fmt.Sprintf("%d Fargate addresses", n)
 }

@@ -277,7 +277,7 @@ func (s *Jobs) delete(ctx context.Context, rec state.Recorder, b batch) error {
 	}
 	text := fmt.Sprintf("%s deleted", b)
 	if b.Addresses > 0 {
-		text += fmt.Sprintf(", %d Fargate addresses", b.Addresses)
+		text += ", " + fargateAddresses(b.Addresses)
 	}
 	if err := rec.Outcome(seq, state.Accepted, state.Clean(text), nil); err != nil {
 		return fmt.Errorf("record that %s were deleted: %w", state.Clean(b.String()), err)
