@@ -248,6 +248,11 @@ func TestALockThatIsTakenAwayStopsTheRun(t *testing.T) {
 	}
 	says(t, out, "a process on this machine is at work", "it gives its locks back")
 	out, exit = runOnce(t, box, nil, "unlock", box.PlanFile(), "--yes", "--state", elsewhere(t))
+	if exit != 6 {
+		t.Errorf("unlock of a process of this machine that runs: exit %d\n%s", exit, out)
+	}
+	says(t, out, "still runs", "--force")
+	out, exit = runOnce(t, box, nil, "unlock", box.PlanFile(), "--yes", "--force", "--state", elsewhere(t))
 	if exit != 0 {
 		t.Errorf("unlock: exit %d\n%s", exit, out)
 	}

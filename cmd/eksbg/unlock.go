@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,6 +21,7 @@ type unlockOptions struct {
 	path  string
 	state string
 	yes   bool
+	force bool
 }
 
 func newUnlockCommand(s streams, runF func(context.Context, *unlockOptions) error) *cobra.Command {
@@ -41,6 +43,7 @@ func newUnlockCommand(s streams, runF func(context.Context, *unlockOptions) erro
 		},
 	}
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "take the locks away without asking")
+	cmd.Flags().BoolVar(&o.force, "force", false, "take them away from a process of this machine too that still runs")
 	cmd.Flags().StringVar(&o.state, "state", "", "the journal `FILE` (default .eksbg/NAME.journal beside the plan file)")
 	return cmd
 }
@@ -96,7 +99,12 @@ func (o *unlockOptions) clear(ctx context.Context, s *session, found []*lease.Fo
 			held = append(held, f)
 		}
 	}
+	alive := slices.IndexFunc(held, func(f *lease.Found) bool { return livingProcess(f.Holder) })
 	switch {
+	case alive >= 0 && !busy && !o.force:
+		who := held[alive].Holder.Who
+		return &state.Stop{Code: state.ExitLocked, Why: "a process on this machine holds the lock and still runs, with another journal: " + who.String(),
+			Cure: fmt.Sprintf("stop it with Ctrl-C, or with kill %d: it gives its locks back; to take them away all the same\n%s --force", who.PID, again)}
 	case busy:
 		return &state.Stop{Code: state.ExitLocked, Why: "a process on this machine is at work on this pair: " + local.String(),
 			Cure: fmt.Sprintf("stop it with Ctrl-C, or with kill %d: it gives its locks back", local.PID)}
@@ -132,6 +140,13 @@ func (o *unlockOptions) clear(ctx context.Context, s *session, found []*lease.Fo
 		return s.explain(ctx, err)
 	}
 	return nil
+}
+
+// livingProcess tells that a holder is another process of this very machine which
+// runs, as far as can be told.
+func livingProcess(h lease.Holder) bool {
+	here := machine()
+	return here != "" && h.Machine == here && h.Who.PID > 0 && !goneProcess(h)
 }
 
 // showLocks prints who holds what, one holder a paragraph.
