@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -80,6 +81,23 @@ func (o *applyOptions) sided(saved bool) error {
 		return fmt.Errorf("--cluster %s: blue or green", o.part.side)
 	case saved:
 		return fmt.Errorf("%s is a saved plan, which eksbg apply runs; %s takes a plan file", o.path, o.part.name())
+	}
+	return nil
+}
+
+// ownPhases refuses approvals of phases that the part does not have.
+func (o *applyOptions) ownPhases() error {
+	has, names := []state.Phase{state.PhaseRestart, state.PhaseRestartLive}, "restart and restart-live"
+	switch o.part.operation {
+	case "":
+		return nil
+	case state.OperationJobs:
+		has, names = has[:1], "restart"
+	}
+	for _, p := range o.approve {
+		if !slices.Contains(has, state.Phase(p)) {
+			return fmt.Errorf("--approve %s: %s has no such phase; there is %s", p, o.part.name(), names)
+		}
 	}
 	return nil
 }

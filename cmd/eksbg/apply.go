@@ -162,6 +162,9 @@ func (a *applied) load() error {
 		return fmt.Errorf("read the plan file: %w", err)
 	}
 	planPath := o.path
+	if err := o.ownPhases(); err != nil {
+		return err
+	}
 	if err := o.sided(state.IsPlan(content)); err != nil {
 		return err
 	}

@@ -72,7 +72,7 @@ func runStatus(o *statusOptions) error {
 	m := view.Fold(records)
 	next := ""
 	if holder == "" && !m.Closed {
-		next = applyCommand(o.path, o.state)
+		next = partOf(records[0].Plan).command(o.path, o.state)
 		if m.Stopped != nil && m.Stopped.Next != "" {
 			next = m.Stopped.Next
 		}
