@@ -390,6 +390,10 @@ func (a *applied) done(ctx context.Context, m *view.Model) {
 	a.readTraffic(ctx, m)
 	fmt.Fprintln(a.o.err)
 	text.Summary(a.o.out, m)
+	if os.Getenv(inDemo) != "" {
+		fmt.Fprintln(a.o.out, "\nDone.")
+		return
+	}
 	fmt.Fprintf(a.o.out, "\nDone. Look at it with: %s\n", statusCommand(a.session.planPath, a.o.state))
 }
 

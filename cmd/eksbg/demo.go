@@ -43,6 +43,10 @@ func newDemoCommand(s streams) *cobra.Command {
 // demoSpeed makes the hot upgrade, more than an hour, take less than half a minute.
 const demoSpeed = 300
 
+// inDemo is set in the environment of the demo's commands: what they name is deleted
+// after them.
+const inDemo = "EKSBG_IN_DEMO"
+
 func runDemo(ctx context.Context, o *demoOptions) (err error) {
 	sc, err := sandbox.Load(o.scenario)
 	if err != nil {
@@ -78,7 +82,7 @@ func (o *demoOptions) self(env, args []string) error {
 		return err
 	}
 	cmd := exec.Command(me, args...)
-	cmd.Env = append(os.Environ(), env...)
+	cmd.Env = append(append(os.Environ(), env...), inDemo+"=1")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = o.in, o.out, o.err
 	err = cmd.Run()
 	var exit *exec.ExitError
