@@ -37,6 +37,9 @@ type Lost struct {
 	Holder Holder
 }
 
+// LockLost marks the error; see state.LockLost.
+func (e *Lost) LockLost() {}
+
 // Error names who has it now.
 func (e *Lost) Error() string {
 	if e.Holder.Identity == "" {

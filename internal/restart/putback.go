@@ -26,6 +26,9 @@ func (c *campaign) putBack(ctx context.Context, cause error) error {
 	if len(owed) == 0 {
 		return cause
 	}
+	if state.LockLost(cause) || state.LockLost(context.Cause(ctx)) {
+		return c.leaveMarked(cause, owed)
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), putBackTime)
 	defer cancel()
 	var failed []string
@@ -47,6 +50,21 @@ func (c *campaign) putBack(ctx context.Context, cause error) error {
 		return stop
 	}
 	return &state.Stop{Code: state.ExitResumable, Why: text, Cure: cure, Cause: cause}
+}
+
+// leaveMarked says what is not put back because somebody else has the lock now: that run finds
+// the marks, and putting them back under it would change what it has just set.
+func (c *campaign) leaveMarked(cause error, owed []*entry) error {
+	var left []string
+	for _, e := range owed {
+		left = append(left, "  "+e.byHand())
+	}
+	text := "not put back, since somebody else has the lock now; a restart that finds the marks puts these back, and by hand it is\n" +
+		strings.Join(left, "\n")
+	if err := c.rec.Record(state.Record{Kind: state.RecordWarning, Text: state.Clean(strings.ReplaceAll(text, "\n", " "))}); err != nil {
+		return errors.Join(cause, fmt.Errorf("record what is not put back: %w", err))
+	}
+	return cause
 }
 
 // undo puts one thing back.

@@ -184,3 +184,33 @@ func TestOrphanedMarks(t *testing.T) {
 		})
 	}
 }
+
+type lockTaken struct{}
+
+func (lockTaken) Error() string { return "the lock is somebody else's now" }
+func (lockTaken) LockLost()     {}
+
+// Who has lost the lock puts nothing back: the other run finds the marks, and works
+// with what is suspended.
+func TestNothingIsPutBackWithoutTheLock(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		b.deployment("shop", "cart", 1, oldKubelet)
+		b.cronJob("shop", "nightly", false)
+		b.deps.CronJobs = "suspend"
+		b.pod["shop/Deployment/cart"] = func(*corev1.Pod) bool { return false }
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		end := b.held(ctx)
+		cancel(lockTaken{})
+		if err := <-end; !state.LockLost(err) {
+			t.Errorf("%v", err)
+		}
+		if !suspended(b.cron("nightly")) {
+			t.Error("put back under somebody else's lock")
+		}
+		warning, _ := state.LastOf(b.journal.Records(""), state.RecordWarning)
+		if !strings.Contains(warning.Text, `kubectl patch cronjob -n shop nightly -p '{"spec":{"suspend":false}}'`) {
+			t.Errorf("%+v", warning)
+		}
+	})
+}

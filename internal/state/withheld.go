@@ -1,6 +1,9 @@
 package state
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // Withheld says that a change must not be made now, because the lock that allows it
 // cannot be shown to be held. Nothing is wrong with the journal, and nothing has been
@@ -35,4 +38,12 @@ func Guard(rec Recorder, change string) error {
 		return g.Guard(change)
 	}
 	return nil
+}
+
+// LockLost tells whether the error, or one that it wraps, says that somebody else has
+// the lock now. Such errors have a method LockLost. Who sees one changes nothing more
+// that the other holder may have to do with.
+func LockLost(err error) bool {
+	var lost interface{ LockLost() }
+	return errors.As(err, &lost)
 }
