@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/eksbg/eksbg/internal/planfile"
 	"github.com/eksbg/eksbg/internal/state"
@@ -256,6 +257,56 @@ func TestCoreDNSIsAloneAfterAResume(t *testing.T) {
 		}
 		if len(b.restarts(cart)) != 1 {
 			t.Error("cart is not restarted")
+		}
+	})
+}
+
+// An Argo Rollout that is scaled while it restarts is done when it has what it wants now.
+func TestRestartAtOfWhatIsScaled(t *testing.T) {
+	for _, want := range []int64{0, 1} {
+		bubble(t, func(t *testing.T, b *bench) {
+			b.rollout("shop", "api", 2, oldKubelet)
+			b.gate["shop/Rollout/api"] = make(chan struct{})
+			end := b.held(t.Context())
+			b.clock.Sleep(2 * time.Second)
+			obj, err := b.dynamic.Tracker().Get(rolloutsGVR, "shop", "api")
+			must(err)
+			ro := obj.DeepCopyObject().(*unstructured.Unstructured)
+			must(unstructured.SetNestedField(ro.Object, want, "spec", "replicas"))
+			must(b.dynamic.Tracker().Update(rolloutsGVR, ro, "shop"))
+			for i, p := range b.podsOfAll() {
+				if int64(i) >= want {
+					b.remove("shop/Rollout/api", &p)
+				}
+			}
+			close(b.gate["shop/Rollout/api"])
+			if err := <-end; err != nil {
+				t.Fatal(err)
+			}
+			if got := b.journal.results("shop/Rollout/api"); !slices.Equal(got, []state.Result{state.Accepted, state.Succeeded}) || b.clock.Since(start) > time.Minute {
+				t.Errorf("%v after %s", got, b.clock.Since(start))
+			}
+		})
+	}
+}
+
+// Each outcome of a recreation says what that change came to.
+func TestRecreationSaysEachThingOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		b.barePod("shop", "tool", oldKubelet)
+		b.deps.Allow = []planfile.Allow{{Owner: "shop/Pod/tool", Action: planfile.ActionRecreate, Reason: "agreed"}}
+		if err := b.drive(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		said := map[string]bool{}
+		for _, r := range b.journal.Records("") {
+			if r.Kind == state.RecordOutcome && said[r.Text] {
+				t.Errorf("said twice: %s", r.Text)
+			}
+			said[r.Text] = true
+		}
+		if !said["shop/Pod/tool: made again, on 1.33"] {
+			t.Error(said)
 		}
 	})
 }

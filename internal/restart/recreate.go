@@ -224,14 +224,15 @@ func (c *campaign) unstash(ctx context.Context, w *work) error {
 		return c.sent(w, seq, answer{err: err, what: "drop the manifest of", verb: "delete podtemplates"})
 	}
 	w.active, w.done, c.moved = false, true, true
-	if err := c.settle(seq, state.Succeeded, w.name+": on "+c.minor, landed{}); err != nil {
+	if err := c.settle(seq, state.Succeeded, w.name+": its manifest is kept no longer", landed{}); err != nil {
 		return err
 	}
-	return c.close(w, state.Succeeded, "made again")
+	return c.close(w, state.Succeeded, "")
 }
 
 // close records what came in the end of all that was done to a bare pod. The stash is
-// the last, for as long as it is owing the old pod is known by it.
+// the last, for as long as it is owing the old pod is known by it. Without a text each
+// outcome says what the change came to.
 func (c *campaign) close(w *work, result state.Result, text string) error {
 	all := slices.Clone(c.byOwner[w.name])
 	slices.Reverse(all)
@@ -239,7 +240,11 @@ func (c *campaign) close(w *work, result state.Result, text string) error {
 		if e.Do == doPending || !e.standing() && e.Result != state.Failed {
 			continue
 		}
-		if err := c.settle(e.Seq, result, w.name+": "+text, landed{}); err != nil {
+		came := text
+		if came == "" {
+			came = map[string]string{doStash: "its manifest was kept", doEvict: "the old pod is gone", doCreate: "made again, on " + c.minor}[e.Do]
+		}
+		if err := c.settle(e.Seq, result, w.name+": "+came, landed{}); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -32,8 +33,10 @@ func (c *campaign) restartAt(ctx context.Context, w *work) (bool, error) {
 	case a.Open:
 		// The same value again changes nothing where it has landed.
 		return c.again(w, c.sendStamp(ctx, w, a))
-	case len(v.lagging()) == 0 && (v.whole(int(w.item.Replicas)) || a.Number == 0 && v.clear()):
+	case len(v.lagging()) == 0 && a.Number == 0 && v.clear():
 		return false, c.finishRestartAt(w, a)
+	case len(v.lagging()) == 0 && v.whole(0):
+		return false, c.counted(ctx, w, a)
 	case len(standing) == 0 || a.Number > 0 && !bornAfter(standing, a.Stamp):
 		return false, c.watchOver(ctx, w) // its controller is at it
 	case a.Number >= maxAttempts:
@@ -45,6 +48,35 @@ func (c *campaign) restartAt(ctx context.Context, w *work) (bool, error) {
 		return false, c.unreachable(w, err)
 	}
 	return false, c.stamp(ctx, w, a, live)
+}
+
+// counted ends the restart of a Rollout all of whose pods stand, if they are as many as it
+// wants by now: somebody may have scaled it since the survey.
+func (c *campaign) counted(ctx context.Context, w *work, a attempt) error {
+	now := c.Clock.Now()
+	if !w.confirmed.IsZero() && now.Sub(w.confirmed) < confirmEvery {
+		return c.watchOver(ctx, w)
+	}
+	w.confirmed = now
+	obj, err := c.rollout(ctx, w.item.Owner)
+	switch {
+	case apierrors.IsNotFound(err):
+		w.active, w.done, c.moved = false, true, true
+		return c.settle(a.Seq, state.Unknown, w.name+" was deleted meanwhile", a.landed)
+	case err != nil:
+		return c.unreachable(w, err)
+	}
+	want, found, err := unstructured.NestedInt64(obj.Object, "spec", "replicas")
+	if err != nil {
+		return c.unreachable(w, fmt.Errorf("spec.replicas: %w", err))
+	}
+	if !found {
+		want = 1 // the default of the custom resource
+	}
+	if !w.view.whole(int(want)) {
+		return c.watchOver(ctx, w)
+	}
+	return c.finishRestartAt(w, a)
 }
 
 // bornAfter tells whether one of the pods was made after the stamp: its controller will
@@ -78,12 +110,17 @@ func (c *campaign) finishRestartAt(w *work, a attempt) error {
 	return c.settle(a.Seq, state.Succeeded, fmt.Sprintf("%s: %s on %s", w.name, plural(w.view.current(), "pod"), c.minor), a.landed)
 }
 
+// rollout reads an Argo Rollout.
+func (c *campaign) rollout(ctx context.Context, o cluster.Owner) (*unstructured.Unstructured, error) {
+	if c.Dynamic == nil {
+		return nil, errors.New("no client for custom resources")
+	}
+	return c.Dynamic.Resource(rolloutsOf(o)).Namespace(o.Namespace).Get(ctx, o.Name, metav1.GetOptions{})
+}
+
 // restartAtOf reads spec.restartAt; "" where there is none.
 func (c *campaign) restartAtOf(ctx context.Context, o cluster.Owner) (string, error) {
-	if c.Dynamic == nil {
-		return "", errors.New("no client for custom resources")
-	}
-	obj, err := c.Dynamic.Resource(rolloutsOf(o)).Namespace(o.Namespace).Get(ctx, o.Name, metav1.GetOptions{})
+	obj, err := c.rollout(ctx, o)
 	if err != nil {
 		return "", err
 	}
