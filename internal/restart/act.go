@@ -32,6 +32,8 @@ type work struct {
 	refused         string
 	// confirmed is when the API server was last asked whether it really still lags.
 	confirmed time.Time
+	// looked is when it was last looked at.
+	looked time.Time
 	// noted is the foreign stamp that a note was written about.
 	noted string
 	// generation is the least that the watch has to show before anything is decided.

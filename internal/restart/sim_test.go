@@ -289,7 +289,16 @@ func (s *sim) restart(owner string, obj runtime.Object, stamp string) {
 	switch o := obj.(type) {
 	case *appsv1.Deployment:
 		s.put(appsGVR["Deployment"], o)
-		s.wg.Go(func() { s.roll(owner, gate, func() { s.rollDeployment(owner, o.DeepCopy(), number) }) })
+		s.wg.Go(func() {
+			s.roll(owner, gate, func() {
+				s.mu.Lock()
+				off := s.noRoll && owner == "shop/Deployment/cart"
+				s.mu.Unlock()
+				if !off {
+					s.rollDeployment(owner, o.DeepCopy(), number)
+				}
+			})
+		})
 	case *appsv1.StatefulSet:
 		s.put(appsGVR["StatefulSet"], o)
 		s.wg.Go(func() { s.roll(owner, gate, func() { s.rollStatefulSet(owner, o.DeepCopy(), number) }) })
@@ -321,9 +330,8 @@ func (s *sim) roll(owner string, gate chan struct{}, do func()) {
 	for s.watches < s.wanted && s.ctx.Err() == nil {
 		s.cond.Wait()
 	}
-	off := s.noRoll && owner == "shop/Deployment/cart" && len(s.takes[owner]) == 0
 	s.mu.Unlock()
-	if s.ctx.Err() == nil && !off {
+	if s.ctx.Err() == nil {
 		do()
 	}
 }

@@ -102,7 +102,7 @@ func (c *campaign) pass(ctx context.Context, changed map[string]bool) (ended boo
 
 // advance takes one work as far as it goes now.
 func (c *campaign) advance(ctx context.Context, w *work) error {
-	w.seen = true
+	w.seen, w.looked = true, c.Clock.Now()
 	for {
 		if ctx.Err() != nil {
 			return interrupted(ctx)
@@ -187,8 +187,8 @@ func (c *campaign) due(w *work) time.Time {
 	if !w.troubled.IsZero() {
 		t = earlier(t, w.troubled.Add(c.Grace))
 	}
-	if now := c.Clock.Now(); !w.confirmed.IsZero() && w.confirmed.Add(confirmEvery).After(now) {
-		t = earlier(t, w.confirmed.Add(confirmEvery))
+	if again := w.confirmed.Add(confirmEvery); !w.confirmed.IsZero() && w.looked.Before(again) {
+		t = earlier(t, again)
 	}
 	if !w.retry.IsZero() {
 		t = earlier(t, w.retry)
