@@ -34,7 +34,7 @@ type taking struct {
 // evictions of this step so far, in order; the next one goes only when what the ones
 // before it took stands again.
 func take(v view, want int, all []*entry, inOrder bool) taking {
-	whole := v.whole(want)
+	whole := v.whole(want) && v.available()
 	standing := v.standing()
 	for _, e := range all {
 		p, there := v.pod(e.UID)
@@ -283,6 +283,18 @@ func (v view) pod(uid string) (podView, bool) {
 		}
 	}
 	return podView{}, false
+}
+
+// available tells whether every ready pod that stays has been so for the minReadySeconds
+// that the owner states.
+func (v view) available() bool {
+	ready := int32(0)
+	for _, p := range v.Pods {
+		if p.Ready && !p.Terminating {
+			ready++
+		}
+	}
+	return v.MinReady == 0 || v.Available >= ready
 }
 
 // unplaced counts the pods on no kubelet: on no node, or on one that is gone or states no

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -388,6 +389,34 @@ func TestTakeProperty(t *testing.T) {
 			t.Fatalf("does not send again %+v", got)
 		case got.act == actDone && (len(v.lagging()) > 0 || len(all) > 0 && (away > 0 || unready > 0 || stay < want)):
 			t.Fatalf("not done: %+v", v.Pods)
+		}
+	})
+}
+
+// minReadySeconds lie between two evictions.
+func TestEvictionsWaitForMinReadySeconds(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		rs := b.bareSet("shop", "web", 2, oldKubelet).DeepCopy()
+		rs.Spec.MinReadySeconds, rs.Status.AvailableReplicas = 60, 2
+		b.put(replicaSetsGVR, rs)
+		b.evicted = func(string, string) error {
+			rs := b.set("web").DeepCopy()
+			rs.Status.AvailableReplicas, rs.ResourceVersion = 1, fmt.Sprint(b.next())
+			b.put(replicaSetsGVR, rs)
+			return nil
+		}
+		end := b.held(t.Context())
+		for taken := 1; taken <= 2; taken++ {
+			if got := b.taken(set); len(got) != taken {
+				t.Errorf("took %v", got)
+			}
+			rs := b.set("web").DeepCopy()
+			rs.Status.AvailableReplicas, rs.ResourceVersion = 2, fmt.Sprint(b.next())
+			b.put(replicaSetsGVR, rs)
+			synctest.Wait()
+		}
+		if err := <-end; err != nil {
+			t.Fatal(err)
 		}
 	})
 }

@@ -42,11 +42,13 @@ func (m *mirror) fill(v *view, owner cluster.Owner) {
 	case *appsv1.ReplicaSet:
 		v.Found, v.UID, v.Generation, v.Observed = true, string(o.UID), o.Generation, o.Status.ObservedGeneration
 		v.Desired, v.Replicas, v.Ready = replicas(o.Spec.Replicas), o.Status.Replicas, o.Status.ReadyReplicas
+		v.Available, v.MinReady = o.Status.AvailableReplicas, o.Spec.MinReadySeconds
 		v.Mark, v.ResourceVersion = o.Annotations[surgeAnnotation], o.ResourceVersion
 		v.Note = failureOf(o.Status.Conditions)
 	case *corev1.ReplicationController:
 		v.Found, v.UID, v.Generation, v.Observed = true, string(o.UID), o.Generation, o.Status.ObservedGeneration
 		v.Desired, v.Replicas, v.Ready = replicas(o.Spec.Replicas), o.Status.Replicas, o.Status.ReadyReplicas
+		v.Available, v.MinReady = o.Status.AvailableReplicas, o.Spec.MinReadySeconds
 		v.Mark, v.ResourceVersion = o.Annotations[surgeAnnotation], o.ResourceVersion
 		for _, c := range o.Status.Conditions {
 			if c.Type == corev1.ReplicationControllerReplicaFailure && c.Status == corev1.ConditionTrue {
@@ -69,6 +71,7 @@ func fillDeployment(v *view, d *appsv1.Deployment) {
 	v.Found, v.UID, v.Generation, v.Observed = true, string(d.UID), d.Generation, d.Status.ObservedGeneration
 	v.Desired = replicas(d.Spec.Replicas)
 	v.Replicas, v.Updated, v.Ready = d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.ReadyReplicas
+	v.Available, v.MinReady = d.Status.AvailableReplicas, d.Spec.MinReadySeconds
 	v.Paused, v.Strategy = d.Spec.Paused, string(d.Spec.Strategy.Type)
 	v.Stamp = d.Spec.Template.Annotations[restartedAt]
 	for _, c := range d.Status.Conditions {
@@ -85,6 +88,7 @@ func fillStatefulSet(v *view, s *appsv1.StatefulSet) {
 	v.Found, v.UID, v.Generation, v.Observed = true, string(s.UID), s.Generation, s.Status.ObservedGeneration
 	v.Desired = replicas(s.Spec.Replicas)
 	v.Replicas, v.Updated, v.Ready = s.Status.Replicas, s.Status.UpdatedReplicas, s.Status.ReadyReplicas
+	v.Available, v.MinReady = s.Status.AvailableReplicas, s.Spec.MinReadySeconds
 	v.Strategy = string(s.Spec.UpdateStrategy.Type)
 	v.Stamp = s.Spec.Template.Annotations[restartedAt]
 	if r := s.Spec.UpdateStrategy.RollingUpdate; r != nil && r.Partition != nil {

@@ -25,10 +25,12 @@ func slim(obj any) (any, error) {
 		return n, nil
 	case *appsv1.ReplicaSet:
 		rs := &appsv1.ReplicaSet{ObjectMeta: slimMeta(o.ObjectMeta), Status: o.Status}
+		rs.Spec.MinReadySeconds = o.Spec.MinReadySeconds
 		rs.Spec.Replicas, rs.Annotations = o.Spec.Replicas, slimAnnotations(o.Annotations, surgeAnnotation)
 		return rs, nil
 	case *corev1.ReplicationController:
 		rc := &corev1.ReplicationController{ObjectMeta: slimMeta(o.ObjectMeta), Status: o.Status}
+		rc.Spec.MinReadySeconds = o.Spec.MinReadySeconds
 		rc.Spec.Replicas, rc.Annotations = o.Spec.Replicas, slimAnnotations(o.Annotations, surgeAnnotation)
 		return rc, nil
 	case *policyv1.PodDisruptionBudget:
@@ -38,11 +40,13 @@ func slim(obj any) (any, error) {
 	case *appsv1.Deployment:
 		d := &appsv1.Deployment{ObjectMeta: slimMeta(o.ObjectMeta), Status: o.Status}
 		d.Spec.Replicas, d.Spec.Paused, d.Spec.Strategy = o.Spec.Replicas, o.Spec.Paused, o.Spec.Strategy
+		d.Spec.MinReadySeconds = o.Spec.MinReadySeconds
 		d.Spec.Template.Annotations = slimAnnotations(o.Spec.Template.Annotations, restartedAt)
 		return d, nil
 	case *appsv1.StatefulSet:
 		s := &appsv1.StatefulSet{ObjectMeta: slimMeta(o.ObjectMeta), Status: o.Status}
 		s.Spec.Replicas, s.Spec.UpdateStrategy, s.Spec.Ordinals = o.Spec.Replicas, o.Spec.UpdateStrategy, o.Spec.Ordinals
+		s.Spec.MinReadySeconds = o.Spec.MinReadySeconds
 		s.Spec.Template.Annotations = slimAnnotations(o.Spec.Template.Annotations, restartedAt)
 		return s, nil
 	}

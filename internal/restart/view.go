@@ -42,8 +42,11 @@ type view struct {
 	Kind, UID                         string
 	Generation, Observed              int64
 	Desired, Replicas, Updated, Ready int32
-	Paused                            bool
-	Strategy                          string
+	// Available are those that are ready for MinReady seconds; they count where the owner
+	// states a number.
+	Available, MinReady int32
+	Paused              bool
+	Strategy            string
 	// Start is the first ordinal of a StatefulSet; a rollout leaves the first Partition
 	// ordinals from there on alone.
 	Start, Partition int32
