@@ -22,14 +22,21 @@ import (
 
 // options are what is measured.
 type options struct {
-	sizes         []int
-	batches       int
-	startup, stop time.Duration
-	repeat        int
-	restart       bool
-	page          string
-	// parallel is how many Deployments restart at the same time, from batches.
-	parallel int
+	sizes []size
+	// batches is in how many a restart takes the Deployments, stop how long a pod takes
+	// to end.
+	batches int
+	stop    time.Duration
+	repeat  int
+	restart bool
+	// page gets the figures, results keeps them from one run to the next.
+	page, results string
+}
+
+// size is a number of pods, and how long Fargate takes to start one.
+type size struct {
+	pods    int
+	startup time.Duration
 }
 
 func main() {
@@ -58,15 +65,21 @@ func run(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	var all []*result
-	for _, pods := range o.sizes {
-		r, err := measure(ctx, t, pods, o)
-		if err != nil {
-			return fmt.Errorf("with %d pods: %w", pods, err)
-		}
-		all = append(all, r)
+	all, err := load(o.results)
+	if err != nil {
+		return err
 	}
-	text := report(all, o, machine())
+	for _, sz := range o.sizes {
+		r, err := measure(ctx, t, sz, o)
+		if err != nil {
+			return fmt.Errorf("with %d pods: %w", sz.pods, err)
+		}
+		all = with(all, r)
+		if err := save(o.results, all); err != nil {
+			return err
+		}
+	}
+	text := report(all, machine())
 	if o.page == "" {
 		_, err := io.WriteString(os.Stdout, text)
 		return err
@@ -79,20 +92,26 @@ func parse(args []string) (options, error) {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	sizes := f.String("pods", "200,1000,5000", "how many pods, one size after the other")
 	f.IntVar(&o.batches, "batches", 10, "a restart takes the Deployments in so many batches")
-	f.DurationVar(&o.startup, "startup", 10*time.Second, "how long Fargate takes to start a pod")
+	startups := f.String("startup", "10s,10s,30s", "how long Fargate takes to start a pod, for each of the sizes")
 	f.DurationVar(&o.stop, "stop", 2*time.Second, "how long a pod takes to end")
 	f.IntVar(&o.repeat, "repeat", 5, "how often each read is measured; the median counts")
 	f.BoolVar(&o.restart, "restart", true, "measure restarts too")
+	f.StringVar(&o.results, "results", "", "keep the figures in this `file`, those of other sizes too, from run to run")
 	f.StringVar(&o.page, "page", "", "put the figures into this Markdown `file`")
 	if err := f.Parse(args); err != nil {
 		return options{}, err
 	}
-	for _, s := range strings.Split(*sizes, ",") {
+	times := strings.Split(*startups, ",")
+	for i, s := range strings.Split(*sizes, ",") {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < replicas || n%replicas != 0 {
 			return options{}, fmt.Errorf("-pods %s: a number of pods is a multiple of %d", s, replicas)
 		}
-		o.sizes = append(o.sizes, n)
+		d, err := time.ParseDuration(times[min(i, len(times)-1)])
+		if err != nil {
+			return options{}, fmt.Errorf("-startup %s: %w", *startups, err)
+		}
+		o.sizes = append(o.sizes, size{n, d})
 	}
 	if o.batches < 1 || o.repeat < 1 {
 		return options{}, errors.New("-batches and -repeat are at least 1")

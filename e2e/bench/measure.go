@@ -18,7 +18,9 @@ import (
 // result is what was measured at one size.
 type result struct {
 	Pods, Deployments, Parallel int
-	Seed                        time.Duration
+	// Startup and Stop are how long a pod takes to start and to end, Seed how long all
+	// took to come up.
+	Startup, Stop, Seed time.Duration
 	// Reads are floor, lag, wide and json, each the run of median wall time.
 	Reads map[string]Cost
 	// Alone is one Deployment restarted with nothing else going on, Critical what all
@@ -30,16 +32,16 @@ type result struct {
 // The reads, in the order of the table.
 var reads = []string{"floor", "lag", "wide", "json"}
 
-func measure(ctx context.Context, t *tools, pods int, o options) (_ *result, err error) {
-	r := &result{Pods: pods, Deployments: pods / replicas}
+func measure(ctx context.Context, t *tools, sz size, o options) (_ *result, err error) {
+	pods := sz.pods
+	r := &result{Pods: pods, Deployments: pods / replicas, Startup: sz.startup, Stop: o.stop}
 	r.Parallel = max(r.Deployments/o.batches, 1)
-	o.parallel = r.Parallel
 	dir := filepath.Join(t.dir, fmt.Sprint(pods))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
 	say("%d pods: starting two control planes", pods)
-	w, err := start(ctx, dir, o)
+	w, err := start(ctx, dir, r)
 	if err != nil {
 		return nil, err
 	}

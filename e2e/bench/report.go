@@ -2,10 +2,14 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,7 +23,7 @@ const (
 )
 
 // report writes the figures down.
-func report(all []*result, o options, machine string) string {
+func report(all []*result, machine string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\n### Reading\n\n", machine)
 	b.WriteString("| pods | | wall | against the floor | CPU | peak memory | requests |\n|--:|---|--:|--:|--:|--:|---|\n")
@@ -30,22 +34,77 @@ func report(all []*result, o options, machine string) string {
 			fmt.Fprintf(&b, "| %d | %s | %.2f s | %.2f | %.2f s | %.0f MB | %s |\n", r.Pods, names[name], c.Wall, c.Wall/r.Reads["floor"].Wall, c.CPU, c.RSS/1e6, c.Requests)
 		}
 	}
-	if !o.restart {
-		return b.String()
-	}
-	fmt.Fprintf(&b, "\n### Restarting\n\nA pod starts in %s and ends in %s.\n\n", o.startup, o.stop)
-	b.WriteString("| pods | Deployments, at a time | | wall | against the critical path | CPU | peak memory | requests a Deployment | requests |\n|--:|--:|---|--:|--:|--:|--:|--:|---|\n")
+	b.WriteString("\n### Restarting\n\n| pods | a pod starts, ends in | Deployments, at a time | | wall | against the critical path | CPU | peak memory | requests a Deployment |\n|--:|--:|--:|---|--:|--:|--:|--:|--:|\n")
 	for _, r := range all {
-		fmt.Fprintf(&b, "| %d | %d, %d | critical path | %.0f s | 1 | | | | |\n", r.Pods, r.Deployments, r.Parallel, r.Critical)
-		for _, row := range []struct {
-			name string
-			c    Cost
-		}{{"`eksbg restart`", r.Restart}, {"shell loop", r.Loop}} {
-			fmt.Fprintf(&b, "| %d | %d, %d | %s | %.0f s | %.2f | %.1f s | %.0f MB | %.1f | %s |\n", r.Pods, r.Deployments, r.Parallel, row.name,
-				row.c.Wall, row.c.Wall/r.Critical, row.c.CPU, row.c.RSS/1e6, float64(row.c.Requests.Total())/float64(r.Deployments), row.c.Requests)
+		if r.Critical == 0 {
+			continue
+		}
+		head := fmt.Sprintf("| %d | %s, %s | %d, %d |", r.Pods, r.Startup, r.Stop, r.Deployments, r.Parallel)
+		fmt.Fprintf(&b, "%s critical path | %.0f s | 1 | | | |\n", head, r.Critical)
+		for _, row := range r.restarts() {
+			fmt.Fprintf(&b, "%s %s | %.0f s | %.2f | %.1f s | %.0f MB | %.1f |\n", head, row.name,
+				row.cost.Wall, row.cost.Wall/r.Critical, row.cost.CPU, row.cost.RSS/1e6, float64(row.cost.Requests.Total())/float64(r.Deployments))
+		}
+	}
+	b.WriteString("\nRequests of the restarts, to both clusters:\n\n")
+	for _, r := range all {
+		for _, row := range r.restarts() {
+			fmt.Fprintf(&b, "- %d pods, %s: %s\n", r.Pods, row.name, row.cost.Requests)
 		}
 	}
 	return b.String()
+}
+
+// named is a cost with whose it is.
+type named struct {
+	name string
+	cost Cost
+}
+
+// restarts are those that were measured.
+func (r *result) restarts() []named {
+	if r.Critical == 0 {
+		return nil
+	}
+	return []named{{"`eksbg restart`", r.Restart}, {"shell loop", r.Loop}}
+}
+
+// with is all results with r among them, in the place of the one of its size.
+func with(all []*result, r *result) []*result {
+	all = slices.DeleteFunc(all, func(had *result) bool { return had.Pods == r.Pods })
+	all = append(all, r)
+	slices.SortFunc(all, func(a, b *result) int { return a.Pods - b.Pods })
+	return all
+}
+
+// load reads the results of earlier runs; none where there is no such file.
+func load(path string) ([]*result, error) {
+	if path == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var all []*result
+	if err := json.Unmarshal(text, &all); err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return all, nil
+}
+
+func save(path string, all []*result) error {
+	if path == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(all, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o600)
 }
 
 // machine says what was measured on, and when.

@@ -40,7 +40,7 @@ func (quiet) Snapshot() any   { return nil }
 func (quiet) OnChange(func()) {}
 
 // start brings the pair up, with next to nothing in it. Close closes it.
-func start(ctx context.Context, dir string, o options) (*world, error) {
+func start(ctx context.Context, dir string, r *result) (*world, error) {
 	sc, err := sandbox.Load("hot")
 	if err != nil {
 		return nil, err
@@ -53,9 +53,9 @@ func start(ctx context.Context, dir string, o options) (*world, error) {
 	}
 	// Nothing but maxParallel is to bound the restart.
 	sc.Quotas = sandbox.Quotas{VCPU: 100000, Burst: 100000}
-	sc.Plan.MaxParallel = o.parallel
+	sc.Plan.MaxParallel = r.Parallel
 	sc.Plan.Timeout = 2 * time.Hour
-	sc.Durations.FargateStartup, sc.Durations.Jitter, sc.Durations.PodStop = o.startup, 0, o.stop
+	sc.Durations.FargateStartup, sc.Durations.Jitter, sc.Durations.PodStop = r.Startup, 0, r.Stop
 	w.box, err = sandbox.Start(ctx, sandbox.Options{
 		Scenario: sc, Dir: filepath.Join(dir, "world"), Speed: 1,
 		Kubernetes: func(ctx context.Context, k kube.Options) (sandbox.Kubernetes, error) {
