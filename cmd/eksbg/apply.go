@@ -327,6 +327,9 @@ func (a *applied) walk(ctx context.Context) error {
 	if a.only != "" && w.Until == "" {
 		w.Until, w.UntilWhy = a.only, a.onlyWhy
 	}
+	if a.lock != nil {
+		ctx = aws.WithGuard(ctx, a.lock.Allow)
+	}
 	err := w.Walk(ctx)
 	logger.close()
 	model = view.Fold(a.journal.Records(""))

@@ -73,7 +73,7 @@ func (o Options) withDefaults() Options {
 // per account and region and one client per service from it.
 func Load(ctx context.Context, a Account, opt Options) (awssdk.Config, error) {
 	opt = opt.withDefaults()
-	plain := awshttp.NewBuildableClient().WithDialerOptions(func(d *net.Dialer) { d.Timeout = dialTimeout })
+	plain := awshttp.NewBuildableClient().WithDialerOptions(func(d *net.Dialer) { d.Timeout, d.Control = dialTimeout, DropUnsent })
 	load := []func(*config.LoadOptions) error{
 		config.WithHTTPClient(plain),
 		config.WithRetryer(func() awssdk.Retryer { return newRetryer(opt) }),

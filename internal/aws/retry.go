@@ -152,6 +152,12 @@ func (c *call) bounded(next middleware.FinalizeHandler) middleware.FinalizeHandl
 	) {
 		since := c.answered
 		silent := func() time.Duration { return c.opt.Clock.Since(since) }
+		if changing(ctx) {
+			var err error
+			if ctx, err = Allow(ctx); err != nil {
+				return middleware.FinalizeOutput{}, middleware.Metadata{}, err
+			}
+		}
 		return next.HandleFinalize(BoundAttempt(ctx, c.opt.Patience, silent), in)
 	})
 }

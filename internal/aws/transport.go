@@ -46,7 +46,7 @@ func finish(req *http.Request, timeout time.Duration, do func(*http.Request) (*h
 	if caller.Err() != nil {
 		return nil, context.Cause(caller)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(caller), timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(caller), wireTime(caller, timeout))
 	defer cancel()
 	ctx, cut := context.WithCancelCause(ctx)
 	defer cut(nil)

@@ -59,7 +59,7 @@ func newMultiplexed(pool *x509.CertPool) *http.Transport {
 		Proxy:               http.ProxyFromEnvironment,
 		TLSClientConfig:     &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout: tlsTimeout,
-		DialContext:         (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext,
+		DialContext:         (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, Control: aws.DropUnsent}).DialContext,
 		MaxIdleConnsPerHost: 25,
 	})
 }
@@ -179,7 +179,9 @@ func newRepeater(cluster string, opt aws.Options, clk clock.Clock, next http.Rou
 	return &repeater{cluster: cluster, opt: opt, clk: clk, next: next, finish: aws.FinishInFlight(next, opt.Attempt)}
 }
 
-// RoundTrip sends the request until it is answered for good.
+// RoundTrip sends the request until it is answered for good. Each attempt of one that
+// changes something asks the guard of its context first (aws.WithGuard), and is cut off
+// when what that allows is over.
 func (r *repeater) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Query().Get("watch") == "true" {
 		return r.next.RoundTrip(req)
@@ -194,6 +196,11 @@ func (r *repeater) RoundTrip(req *http.Request) (*http.Response, error) {
 	for attempt := 1; ; attempt++ {
 		since := answered
 		bounded := aws.BoundAttempt(ctx, r.opt.Patience, func() time.Duration { return r.clk.Since(since) })
+		if changing(req) {
+			if bounded, err = aws.Allow(bounded); err != nil {
+				return nil, fmt.Errorf("%s is withheld: %w", r.call(req), err)
+			}
+		}
 		resp, err := r.finish.RoundTrip(withBody(bounded, req, body))
 		retry, last := judge(req, resp, err, attempt)
 		if !retry {
@@ -217,6 +224,11 @@ func (r *repeater) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 	}
+}
+
+// changing tells whether a request changes something in the cluster.
+func changing(req *http.Request) bool {
+	return req.Method != http.MethodGet && req.Method != http.MethodHead && !strings.HasPrefix(req.URL.Path, "/apis/authorization.k8s.io/")
 }
 
 func (r *repeater) call(req *http.Request) string {

@@ -92,7 +92,7 @@ func (s *Stage) recorded(sc *scene) string {
 // that it returns says what is true then: exit 5 only when the traffic is back
 // (semantics 15).
 func (s *Stage) goBack(ctx context.Context, rec state.Recorder, why *retreat) error {
-	bctx, cancel := outlive(eksaws.FullPatience(ctx))
+	bctx, cancel := outlive(eksaws.Unguarded(eksaws.FullPatience(ctx)))
 	defer cancel()
 	quiet := s.tolerant(state.Unguarded(rec)) // no lock either
 	if !why.known {

@@ -274,6 +274,13 @@ func (c *claim) guard(ctx context.Context, waiting func(string)) error {
 	}
 }
 
+// left is for how long nobody else can take the Lease.
+func (c *claim) left() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return Term - c.now().Sub(c.renewed)
+}
+
 func (c *claim) isLost() *Lost {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -56,6 +56,8 @@ const (
 	releaseTime = 5 * time.Second
 	// longestTerm bounds the term that somebody else's Lease claims.
 	longestTerm = 10 * time.Minute
+	// margin is what a request must be off the wire before the Lease is free.
+	margin = 2 * time.Second
 )
 
 // API is what a Lease is read and written with: the Leases of Namespace
@@ -112,6 +114,7 @@ type Lock struct {
 // renewals outlive ctx, since what an interrupt leaves to do is done under the lock
 // too; Release ends them.
 func Take(ctx context.Context, opt Options) (*Lock, error) {
+	ctx = aws.Unguarded(ctx) // the guard waits for what is sent here
 	loops, stop := context.WithCancel(context.WithoutCancel(ctx))
 	l := &Lock{stop: stop, tell: opt.Lost}
 	clusters := slices.SortedStableFunc(slices.Values(opt.Clusters), func(a, b Cluster) int { return cmp.Compare(a.Name, b.Name) })
@@ -162,6 +165,20 @@ func (l *Lock) Guard(ctx context.Context, waiting func(text string)) error {
 	return nil
 }
 
+// Allow is Guard for one request: it also says for how long the request may be on the
+// wire, which is until somebody else could take the first of the Leases. It fits
+// aws.WithGuard.
+func (l *Lock) Allow(ctx context.Context) (time.Duration, error) {
+	if err := l.Guard(ctx, nil); err != nil {
+		return 0, err
+	}
+	left := Term
+	for _, c := range l.claims {
+		left = min(left, c.left())
+	}
+	return max(left-margin, 0), nil
+}
+
 // Lost is set once another holder was read back.
 func (l *Lock) Lost() *Lost {
 	for _, c := range l.claims {
@@ -189,7 +206,7 @@ func (l *Lock) Undisturbed() bool {
 // says which. Releasing twice is nothing.
 func (l *Lock) Release(ctx context.Context) error {
 	l.stop()
-	ctx, cancel := context.WithTimeout(aws.WithPatience(context.WithoutCancel(ctx), releaseTime), releaseTime)
+	ctx, cancel := context.WithTimeout(aws.WithPatience(context.WithoutCancel(aws.Unguarded(ctx)), releaseTime), releaseTime)
 	defer cancel()
 	ended := make(chan struct{})
 	go func() { // a renewal on the wire to a server that is silent ends by itself, later

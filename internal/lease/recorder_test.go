@@ -78,3 +78,20 @@ func TestAWithheldIntentSaysWhatItWaitsFor(t *testing.T) {
 		release(t, l)
 	})
 }
+
+// A request must be off the wire before anybody else can take the first of the Leases.
+func TestARequestMayBeOnTheWireUntilTheLeaseIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine("ops", &server{}, &server{})
+		l := m.take(t)
+		defer release(t, l)
+		began := time.Now()
+		for _, at := range []time.Duration{0, 5 * time.Second, 19 * time.Second} {
+			after(at - time.Since(began))
+			d, err := l.Allow(t.Context())
+			if err != nil || d <= lease.Term/4 || at+d >= lease.Term {
+				t.Errorf("after %s: %s, %v", at, d, err)
+			}
+		}
+	})
+}
