@@ -2,8 +2,10 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
 	"sort"
 	"strings"
@@ -63,9 +65,19 @@ func lineageOf(path string) string {
 // me says who runs this process, as far as the machine knows.
 func me(arn string) state.Who {
 	host, _ := os.Hostname() // without a host name the rest still tells
-	user := os.Getenv("USER")
-	if user == "" {
-		user = os.Getenv("LOGNAME")
+	return state.Who{ARN: arn, User: userName(), Host: host, PID: os.Getpid()}
+}
+
+// userName is who runs this: services and containers often say it in no variable, and
+// some of their users have no name but a number.
+func userName() string {
+	for _, key := range []string{"USER", "LOGNAME"} {
+		if name := os.Getenv(key); name != "" {
+			return name
+		}
 	}
-	return state.Who{ARN: arn, User: user, Host: host, PID: os.Getpid()}
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		return u.Username
+	}
+	return fmt.Sprintf("uid %d", os.Getuid())
 }

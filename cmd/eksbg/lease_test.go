@@ -410,3 +410,59 @@ func TestGoneProcess(t *testing.T) {
 		t.Error("whoever had our pid before is gone")
 	}
 }
+
+// The API server refuses a restart for a while, and the machine sleeps: when it wakes
+// up, somebody else has the lock. What was to be sent again is not (semantics 23).
+func TestWhatWasRefusedIsNotSentAgainAfterATakeover(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("lets a lock of a minute grow old")
+	}
+	box := lagBox(t)
+	for _, call := range []string{"k8s:create pods/eviction", "k8s:patch deployments"} {
+		if err := box.Faults().Add(wire.Fault{Call: call, Times: -1, Status: 503}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := make(chan struct{})
+	var once sync.Once
+	box.Log().Watch(func(e wire.Entry) {
+		if e.Call == "k8s:create pods/eviction" || e.Call == "k8s:patch deployments" {
+			once.Do(func() { close(refused) })
+		}
+	})
+	p := begin(t, box, restartArgs(box)...)
+	p.reaches(t, refused)
+	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	foreignLock(t, box, "green")
+	<-time.After(42 * time.Second) // a renewal is good for 40 s
+	// The evictions go again; who has the lock cannot be read for a while.
+	box.Faults().Clear()
+	if err := box.Faults().Add(wire.Fault{Call: "k8s:* leases", Times: -1, Status: 503}); err != nil {
+		t.Fatal(err)
+	}
+	before := restarted(requests(t, box))
+	if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	<-time.After(3 * time.Second) // what is repeated without the lock goes at once
+	box.Faults().Clear()
+	if exit := p.exit(); exit != 6 {
+		t.Errorf("exit %d, want 6\n%s", exit, p.out.String())
+	}
+	if n := restarted(requests(t, box)) - before; n != 0 {
+		t.Errorf("%d changes under somebody else's lock\n%s", n, p.out.String())
+	}
+	says(t, p.out.String(), "was lost", "ops on bastion")
+}
+
+// Without USER and LOGNAME the holder still has a name.
+func TestTheHolderHasANameWithoutTheVariables(t *testing.T) {
+	t.Setenv("USER", "")
+	t.Setenv("LOGNAME", "")
+	if who := me(""); who.User == "" || strings.HasPrefix(who.String(), "on ") {
+		t.Errorf("%+v: %s", who, who)
+	}
+}

@@ -95,7 +95,7 @@ func TestHolderInWords(t *testing.T) {
 			Identity: "x", Who: state.Who{ARN: "arn:aws:sts::1:assumed-role/ops", User: "ops", Host: "bastion", PID: 4711}, Pair: "shop", Run: "r1", Operation: "apply", Since: at},
 		"somebody-else":    {Identity: "somebody-else"},
 		"another process":  {},
-		"on ci-7 (unlock)": {Who: state.Who{Host: "ci-7"}, Operation: "unlock"},
+		"somebody on ci-7 (unlock)": {Who: state.Who{Host: "ci-7"}, Operation: "unlock"},
 	} {
 		if got := h.String(); got != want {
 			t.Errorf("got %q, want %q", got, want)

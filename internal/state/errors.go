@@ -38,7 +38,7 @@ func (w Who) String() string {
 	case w.User != "":
 		at = append(at, w.User)
 	case w.Host != "":
-		at = append(at, "on "+w.Host)
+		at = append(at, "somebody on "+w.Host)
 	}
 	if w.PID != 0 {
 		at = append(at, fmt.Sprintf("pid %d", w.PID))

@@ -131,7 +131,7 @@ func TestWhoIsNamed(t *testing.T) {
 	for want, w := range map[string]state.Who{
 		"another process":                 {},
 		"pid 7":                           {PID: 7},
-		"on bastion":                      {Host: "bastion"},
+		"somebody on bastion":             {Host: "bastion"},
 		"ops on bastion, pid 7":           {User: "ops", Host: "bastion", PID: 7},
 		"arn:aws:sts::1:x":                {ARN: "arn:aws:sts::1:x"},
 		"arn:aws:sts::1:x (ops, pid 7)":   {ARN: "arn:aws:sts::1:x", User: "ops", PID: 7},
