@@ -45,7 +45,7 @@ func TestReport(t *testing.T) {
 		return Cost{Wall: wall, CPU: wall / 2, RSS: 40e6, Requests: Counts{"list pods": 10}}
 	}
 	r := &result{
-		Pods: 50, Deployments: 10, Parallel: 2, Startup: 3 * time.Second, Stop: time.Second, Alone: 4, Critical: 20, Loop: cost(30), Restart: cost(22),
+		Pods: 50, Deployments: 10, Parallel: 2, Startup: 3 * time.Second, Stop: time.Second, Load: 2.5, Alone: 4, Critical: 20, Loop: cost(30), Restart: cost(22),
 		Reads: map[string]Cost{"floor": cost(1), "lag": cost(1.2), "wide": cost(4), "json": cost(9)},
 	}
 	file := filepath.Join(t.TempDir(), "results")
@@ -63,6 +63,7 @@ func TestReport(t *testing.T) {
 		"| 50 | 3s, 1s | 10, 2 | critical path | 20 s | 1 | | | |",
 		"| 50 | 3s, 1s | 10, 2 | `eksbg restart` | 22 s | 1.10 | 11.0 s | 40 MB | 1.0 |",
 		"- 50 pods, shell loop: 10 list pods",
+		"Load average of the machine over the minute before each size was begun: 50 pods 2.5.",
 	} {
 		if !strings.Contains(text, line+"\n") {
 			t.Errorf("%q is not in:\n%s", line, text)

@@ -29,8 +29,10 @@ type options struct {
 	stop    time.Duration
 	repeat  int
 	restart bool
-	// page gets the figures, results keeps them from one run to the next.
+	// page gets the figures, results keeps them from one run to the next; with render
+	// nothing is measured.
 	page, results string
+	render        bool
 }
 
 // size is a number of pods, and how long Fargate takes to start one.
@@ -48,7 +50,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, args []string) (err error) {
+func run(ctx context.Context, args []string) error {
 	o, err := parse(args)
 	if err != nil {
 		return err
@@ -56,26 +58,12 @@ func run(ctx context.Context, args []string) (err error) {
 	// Clients whose watches end with the clusters have nothing to say.
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
-	dir, err := os.MkdirTemp("", "eksbg-bench-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	t, err := build(ctx, dir)
-	if err != nil {
-		return err
-	}
 	all, err := load(o.results)
 	if err != nil {
 		return err
 	}
-	for _, sz := range o.sizes {
-		r, err := measure(ctx, t, sz, o)
-		if err != nil {
-			return fmt.Errorf("with %d pods: %w", sz.pods, err)
-		}
-		all = with(all, r)
-		if err := save(o.results, all); err != nil {
+	if !o.render {
+		if all, err = measureAll(ctx, all, o); err != nil {
 			return err
 		}
 	}
@@ -85,6 +73,30 @@ func run(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	return insert(o.page, text)
+}
+
+// measureAll measures each size in a pair of clusters of its own.
+func measureAll(ctx context.Context, all []*result, o options) (_ []*result, err error) {
+	dir, err := os.MkdirTemp("", "eksbg-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	t, err := build(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, sz := range o.sizes {
+		r, err := measure(ctx, t, sz, o)
+		if err != nil {
+			return nil, fmt.Errorf("with %d pods: %w", sz.pods, err)
+		}
+		all = with(all, r)
+		if err := save(o.results, all); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 func parse(args []string) (options, error) {
@@ -97,6 +109,7 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.repeat, "repeat", 5, "how often each read is measured; the median counts")
 	f.BoolVar(&o.restart, "restart", true, "measure restarts too")
 	f.StringVar(&o.results, "results", "", "keep the figures in this `file`, those of other sizes too, from run to run")
+	f.BoolVar(&o.render, "render", false, "measure nothing, write down what -results has")
 	f.StringVar(&o.page, "page", "", "put the figures into this Markdown `file`")
 	if err := f.Parse(args); err != nil {
 		return options{}, err

@@ -21,6 +21,8 @@ type result struct {
 	// Startup and Stop are how long a pod takes to start and to end, Seed how long all
 	// took to come up.
 	Startup, Stop, Seed time.Duration
+	// Load is the machine's load average over a minute before anything was begun.
+	Load float64
 	// Reads are floor, lag, wide and json, each the run of median wall time.
 	Reads map[string]Cost
 	// Alone is one Deployment restarted with nothing else going on, Critical what all
@@ -34,7 +36,7 @@ var reads = []string{"floor", "lag", "wide", "json"}
 
 func measure(ctx context.Context, t *tools, sz size, o options) (_ *result, err error) {
 	pods := sz.pods
-	r := &result{Pods: pods, Deployments: pods / replicas, Startup: sz.startup, Stop: o.stop}
+	r := &result{Pods: pods, Deployments: pods / replicas, Startup: sz.startup, Stop: o.stop, Load: loadAverage()}
 	r.Parallel = max(r.Deployments/o.batches, 1)
 	dir := filepath.Join(t.dir, fmt.Sprint(pods))
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -52,7 +53,25 @@ func report(all []*result, machine string) string {
 			fmt.Fprintf(&b, "- %d pods, %s: %s\n", r.Pods, row.name, row.cost.Requests)
 		}
 	}
-	return b.String()
+	b.WriteString("\nLoad average of the machine over the minute before each size was begun:")
+	for _, r := range all {
+		fmt.Fprintf(&b, " %d pods %.1f;", r.Pods, r.Load)
+	}
+	return strings.TrimSuffix(b.String(), ";") + ".\n"
+}
+
+// loadAverage is that of the last minute (proc_loadavg(5)); 0 where nobody says.
+func loadAverage() float64 {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return 0
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	n, err := strconv.ParseFloat(first, 64)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // named is a cost with whose it is.
