@@ -93,8 +93,8 @@ func TestHolderInWords(t *testing.T) {
 	for want, h := range map[string]lease.Holder{
 		"ops on bastion, pid 4711 (apply of shop, run r1, since 2026-11-30 01:02:11 UTC)": {
 			Identity: "x", Who: state.Who{ARN: "arn:aws:sts::1:assumed-role/ops", User: "ops", Host: "bastion", PID: 4711}, Pair: "shop", Run: "r1", Operation: "apply", Since: at},
-		"somebody-else":    {Identity: "somebody-else"},
-		"another process":  {},
+		"somebody-else":             {Identity: "somebody-else"},
+		"another process":           {},
 		"somebody on ci-7 (unlock)": {Who: state.Who{Host: "ci-7"}, Operation: "unlock"},
 	} {
 		if got := h.String(); got != want {
