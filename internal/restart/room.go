@@ -192,10 +192,31 @@ func (c *campaign) split() (active, todo []survey.Item, fresh []*work) {
 		case !w.active:
 			todo, fresh = append(todo, w.item), append(fresh, w)
 		case w.item.Works() || w.begun || c.last[w.name].Number > 0:
-			active = append(active, w.item)
+			active = append(active, c.share(w))
 		}
 	}
 	return active, todo, fresh
+}
+
+// share is what an active work takes of the limits. A rollout of which only old pods are
+// left to terminate, which may take their whole grace period, makes room for the next.
+func (c *campaign) share(w *work) survey.Item {
+	it := w.item
+	if n := c.leaving(w); n > 0 {
+		it.Leaving, it.Extra = true, n
+	}
+	return it
+}
+
+// leaving counts the pods that are left of a rollout of this step which is otherwise done.
+// What others wait for (CoreDNS, webhook backends) is done when nothing is left of it.
+func (c *campaign) leaving(w *work) int {
+	a := c.last[w.name]
+	if !w.active || w.done || w.method != survey.Rollout || w.item.Group != survey.Rest || a.Number == 0 || a.Open ||
+		w.view.UID != a.UID || w.view.Generation < a.Generation || w.view.Stamp != a.Stamp {
+		return 0
+	}
+	return w.view.leaving()
 }
 
 // starve keeps watch over a restart in which nothing can begin and nothing is under

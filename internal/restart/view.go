@@ -119,6 +119,26 @@ func (v view) restarted() bool {
 	return v.complete() && staying >= int(v.Desired)
 }
 
+// leaving are the pods that are left of a rollout that is complete and whose new pods are
+// all on nodes at the wanted minor; none where the rollout still goes on.
+func (v view) leaving() (n int) {
+	staying := 0
+	for _, p := range v.Pods {
+		switch {
+		case p.Terminating:
+			n++
+		case p.Place != current:
+			return 0
+		default:
+			staying++
+		}
+	}
+	if !v.Found || !v.complete() || staying < int(v.Desired) {
+		return 0
+	}
+	return n
+}
+
 // clear tells whether a workload that this step has not restarted needs it no
 // longer: no pod lags, and not all of them are still on no node.
 func (v view) clear() bool {

@@ -79,7 +79,7 @@ func (c *campaign) underWay(w *work) bool {
 }
 
 // pass advances what is active and has changed or is due. It tells whether anything
-// ended by that.
+// ended by that, or has only pods left that terminate.
 func (c *campaign) pass(ctx context.Context, changed map[string]bool) (ended bool, err error) {
 	touched := map[*work]bool{}
 	for k := range changed {
@@ -92,10 +92,11 @@ func (c *campaign) pass(ctx context.Context, changed map[string]bool) (ended boo
 		if !w.active || !touched[w] && w.seen && now.Before(c.due(w)) {
 			continue
 		}
+		before := c.leaving(w)
 		if err := c.advance(ctx, w); err != nil {
 			return false, err
 		}
-		ended = ended || w.done
+		ended = ended || w.done || c.leaving(w) != before
 	}
 	return ended, nil
 }
@@ -224,7 +225,7 @@ func (c *campaign) say() time.Time {
 
 // progress is the state of the whole restart in one line.
 func (c *campaign) progress() string {
-	left := 0
+	left, leaving := 0, 0
 	var rolling []string
 	newest, hold := "", ""
 	for _, w := range c.todo {
@@ -238,6 +239,10 @@ func (c *campaign) progress() string {
 			}
 			continue
 		}
+		if c.leaving(w) > 0 {
+			leaving++
+			continue
+		}
 		rolling = append(rolling, w.name)
 		if n := w.newest(); n != "" && newest == "" {
 			newest = n
@@ -247,6 +252,9 @@ func (c *campaign) progress() string {
 	parts := []string{fmt.Sprintf("%d of %s, %d of %s on %s", len(c.owners)-left, plural(len(c.owners), "workload"), at, plural(all, "pod"), c.minor)}
 	if len(rolling) > 0 {
 		parts = append(parts, "rolling "+first(rolling, 3))
+	}
+	if leaving > 0 {
+		parts = append(parts, "old pods of "+plural(leaving, "workload")+" terminate")
 	}
 	complaint, _ := c.mirror.trouble()
 	for _, text := range []string{newest, hold, complaint} {

@@ -72,6 +72,10 @@ type Item struct {
 	// Takes is how many ready pods the restart may take away at one time, Extra how many
 	// pods it may have beyond Replicas at one time, terminating ones included.
 	Takes, Extra int
+	// Leaving is true for an active item whose new pods are all ready and whose old ones
+	// only terminate: its Extra pods still have their addresses and vCPUs, and nothing else
+	// of it bounds what begins.
+	Leaving bool
 	// Profile is the Fargate profile of the pods, MilliCPU what Fargate provisions for one.
 	Profile  string
 	MilliCPU int32

@@ -58,7 +58,7 @@ func (i Item) Launches() int {
 // webhook backends, one at a time; the rest waits for both. In between the order of todo
 // is a preference: what cannot begin holds nobody up.
 //
-// The active items together never exceed MaxParallel; the Takes of those under one
+// The active items together, without those that are Leaving, never exceed MaxParallel; the Takes of those under one
 // budget never exceed what it allows, except alone and with the plan file's consent
 // (Breaks) or where the Eviction API guards the budget (a refused eviction is retried,
 // and names the pod; a pod that is not ready may go although nothing is allowed); their
@@ -119,7 +119,9 @@ func Blocked(todo []Item, l Limits) map[int]string {
 func first(active, todo []Item) Group {
 	gate := Rest
 	for _, it := range active {
-		gate = min(gate, it.Group)
+		if !it.Leaving {
+			gate = min(gate, it.Group)
+		}
 	}
 	for _, it := range todo {
 		if it.Works() {
@@ -154,14 +156,17 @@ func newTally(active []Item, l Limits) *tally {
 }
 
 func (t *tally) add(it Item) {
+	if it.Profile != "" {
+		t.extra[it.Profile] += it.Extra
+		t.milliCPU += milliCPU(it)
+	}
+	if it.Leaving {
+		return
+	}
 	t.active++
 	t.groups[it.Group]++
 	for _, b := range it.Budgets {
 		t.takes[b] += it.Takes
-	}
-	if it.Profile != "" {
-		t.extra[it.Profile] += it.Extra
-		t.milliCPU += milliCPU(it)
 	}
 	if t.launches != fargate.Unknown {
 		t.launches = max(t.launches-t.tokens(it), 0)

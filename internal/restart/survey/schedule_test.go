@@ -14,7 +14,7 @@ import (
 // evictions go when the budget allows, items end in any order.
 type campaign struct {
 	items []Item
-	state []string // "", active, done, refused
+	state []string // "", active, leaving, done, refused
 	// taken are the pods of an item that are away now.
 	taken []int
 	// spare is what each budget lets go when all pods are there.
@@ -71,9 +71,9 @@ func (c *campaign) drawItem(t *rapid.T, i int) Item {
 	return it
 }
 
-func (c *campaign) in(state string) (items []Item, at []int) {
+func (c *campaign) in(states ...string) (items []Item, at []int) {
 	for i, s := range c.state {
-		if s == state {
+		if slices.Contains(states, s) {
 			items, at = append(items, c.items[i]), append(at, i)
 		}
 	}
@@ -106,7 +106,7 @@ func (c *campaign) limits(t *rapid.T) Limits {
 func (c *campaign) cpu() int {
 	n := 0
 	for i, it := range c.items {
-		if c.state[i] == "active" && it.Profile != "" {
+		if (c.state[i] == "active" || c.state[i] == "leaving") && it.Profile != "" {
 			n += milliCPU(it)
 		}
 	}
@@ -115,7 +115,7 @@ func (c *campaign) cpu() int {
 
 // begin asks Next and holds its answer against what it promises.
 func (c *campaign) begin(t *rapid.T) (began int, waits map[int]string) {
-	active, _ := c.in("active")
+	active, _ := c.in("active", "leaving")
 	todo, at := c.in("")
 	begin, waits := Next(active, todo, c.limits(t))
 	gate := first(active, todo)
@@ -147,12 +147,15 @@ func (c *campaign) begin(t *rapid.T) (began int, waits map[int]string) {
 
 // holds checks what may never be exceeded.
 func (c *campaign) holds(t *rapid.T) {
-	active, _ := c.in("active")
 	groups, extra := map[Group]int{}, map[string]int{}
 	promised, consented := map[string]int{}, map[string]int{}
+	there, _ := c.in("active", "leaving")
+	for _, it := range there {
+		extra[it.Profile] += it.Extra
+	}
+	active, _ := c.in("active")
 	for _, it := range active {
 		groups[it.Group]++
-		extra[it.Profile] += it.Extra
 		for _, b := range it.Budgets {
 			switch {
 			case slices.Contains(it.Breaks, b):
@@ -185,16 +188,21 @@ func (c *campaign) holds(t *rapid.T) {
 	}
 }
 
-// play lets one active item go on: take a pod, give it back, or end.
+// play lets one active item go on: take a pod, give it back, have only pods left that
+// terminate, or end.
 func (c *campaign) play(t *rapid.T) {
-	_, active := c.in("active")
+	_, active := c.in("active", "leaving")
 	i := rapid.SampledFrom(active).Draw(t, "item")
 	it := c.items[i]
 	allowed := true
 	for _, b := range it.Budgets {
 		allowed = allowed && c.away(b) < c.spare[b]
 	}
-	switch what := rapid.SampledFrom([]string{"take", "take", "give", "end"}).Draw(t, "what"); {
+	switch what := rapid.SampledFrom([]string{"take", "take", "give", "leave", "end"}).Draw(t, "what"); {
+	case c.state[i] == "leaving" && what != "end":
+	case what == "leave" && it.Method == Rollout && it.Group == Rest:
+		c.state[i], c.taken[i] = "leaving", 0
+		c.items[i].Leaving, c.items[i].Extra = true, rapid.IntRange(0, it.Extra).Draw(t, "terminating")
 	case evicts(it.Method) && !allowed && c.taken[i] == 0:
 		if len(active) == 1 {
 			c.state[i] = "refused"
@@ -220,7 +228,7 @@ func TestRandomCampaigns(t *testing.T) {
 		for range 2000 {
 			began, waits := c.begin(t)
 			todo, _ := c.in("")
-			active, _ := c.in("active")
+			active, _ := c.in("active", "leaving")
 			switch {
 			case len(active) > 0:
 				c.play(t)
