@@ -83,6 +83,9 @@ func (c *Cluster) check(at string, bad complain) {
 		}
 		seen[id] = true
 	}
+	for i, b := range c.Budgets {
+		b.check(c, fmt.Sprintf("%s.budgets[%d]", at, i), bad)
+	}
 	if c.GitOps != nil {
 		c.GitOps.check(c, at+".gitops", bad)
 	}

@@ -58,6 +58,12 @@ func (s *Sandbox) Versions() map[string]string {
 	}
 }
 
+// Raise puts the control plane of a side at a minor at once: somebody else's update of it
+// has ended. What runs on it is as it was.
+func (s *Sandbox) Raise(side, minor string) error {
+	return s.eks.Raise(s.scenario.Side(side).Name, minor)
+}
+
 // Resolver is host:port of the DNS server.
 func (s *Sandbox) Resolver() string { return s.dns.Addr() }
 

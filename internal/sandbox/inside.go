@@ -102,7 +102,7 @@ func (s *Sandbox) afterwards(ctx context.Context, c *cluster) error {
 			if err := c.call(ctx, http.MethodPatch, path, mediaMerge, `{"spec":{"paused":true}}`, nil); err != nil {
 				return fmt.Errorf("pause %s/%s: %w", w.Namespace, w.Name, err)
 			}
-		case w.Ran > 0:
+		case w.Ran+w.Running > 0:
 			if err := s.ran(ctx, c, w); err != nil {
 				return fmt.Errorf("the Jobs of CronJob %s/%s: %w", w.Namespace, w.Name, err)
 			}
@@ -129,15 +129,20 @@ func (g *GitOps) apply(ctx context.Context, c *cluster, o runtime.Object) (bool,
 	return true, c.call(ctx, http.MethodPatch, path, mediaApply, string(body), nil)
 }
 
-// ran makes the finished Jobs of a CronJob, one for each of the last minutes.
+// ran makes the Jobs of a CronJob, one for each of the last minutes: first those that still
+// run, then the finished ones.
 func (s *Sandbox) ran(ctx context.Context, c *cluster, w Workload) error {
 	path := "/apis/batch/v1/namespaces/" + w.Namespace + "/"
 	var cron metadata
 	if err := c.call(ctx, http.MethodGet, path+"cronjobs/"+w.Name, mediaJSON, "", &cron); err != nil {
 		return err
 	}
-	for n := range w.Ran {
-		j := w.finishedJob(cron.Metadata.UID, s.born.Add(-time.Duration(n+1)*time.Minute))
+	for n := range w.Running + w.Ran {
+		runs := w.Runs
+		if n >= w.Running {
+			runs = 0
+		}
+		j := w.jobOf(cron.Metadata.UID, s.born.Add(-time.Duration(n+1)*time.Minute), runs)
 		body, err := json.Marshal(j)
 		if err != nil {
 			return err

@@ -45,8 +45,8 @@ func (n Node) object(version string) runtime.Object {
 
 // pod is a pod of nobody, or the mirror that a kubelet makes of a static one.
 func (w Workload) pod() runtime.Object {
-	p := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: w.meta(), Spec: w.podSpec(corev1.RestartPolicyAlways)}
-	p.Labels, p.Annotations = w.labels(), w.mishaps()
+	p := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: w.meta(), Spec: w.podSpec(w.restarts())}
+	p.Labels, p.Annotations = w.labels(), w.fate()
 	p.Spec.NodeName = w.Node
 	if w.Static {
 		p.Name += "-" + w.Node
@@ -76,11 +76,11 @@ func adopt(ctx context.Context, c *cluster, o runtime.Object, nodes map[string]t
 	return nil
 }
 
-// finishedJob is a Job that a CronJob made for a minute, whose pods end at once.
-func (w Workload) finishedJob(owner types.UID, at time.Time) *batchv1.Job {
+// jobOf is a Job that a CronJob made for a minute, whose pods run that long.
+func (w Workload) jobOf(owner types.UID, at time.Time, runs time.Duration) *batchv1.Job {
 	j := &batchv1.Job{TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"}, ObjectMeta: w.meta(), Spec: w.jobSpec()}
 	j.Name = fmt.Sprintf("%s-%d", w.Name, at.Unix()/60)
-	j.Spec.Template.Annotations = map[string]string{kube.AnnotationRun: "0s"}
+	j.Spec.Template.Annotations = map[string]string{kube.AnnotationRun: runs.String()}
 	j.Annotations = map[string]string{batchv1.CronJobScheduledTimestampAnnotation: at.UTC().Format(time.RFC3339)}
 	j.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: "batch/v1", Kind: "CronJob", Name: w.Name, UID: owner, Controller: ptr(true), BlockOwnerDeletion: ptr(true),
@@ -117,9 +117,12 @@ func (w Workload) webhook() runtime.Object {
 	}
 }
 
-// mishaps are the annotations that make something go wrong with the pods.
-func (w Workload) mishaps() map[string]string {
+// fate are the annotations that make something go wrong with the pods, or end them.
+func (w Workload) fate() map[string]string {
 	all := map[string]string{kube.AnnotationFail: w.Fail, kube.AnnotationDNS: w.DNS}
+	if w.RestartPolicy != "" {
+		all[kube.AnnotationRun] = w.Runs.String()
+	}
 	if w.Forget > 0 {
 		all[kube.AnnotationForget] = strconv.Itoa(w.Forget)
 	}
@@ -137,8 +140,16 @@ func (w Workload) check(c *Cluster, here string, bad complain) {
 	switch {
 	case w.Kind == "CronJob" && w.Schedule == "":
 		bad("%s: %s needs a schedule", here, id)
-	case w.Ran > 0 && w.Kind != "CronJob":
-		bad("%s: ran is a CronJob's", here)
+	case w.Ran+w.Running > 0 && w.Kind != "CronJob":
+		bad("%s: ran and running are a CronJob's", here)
+	case w.Running > 0 && w.Runs == 0:
+		bad("%s: running needs runs, how long they do", here)
+	case w.RestartPolicy != "" && w.Kind != "CloneSet" && w.Kind != "Pod":
+		bad("%s: restartPolicy is a CloneSet's or a Pod's", here)
+	case w.RestartPolicy != "" && w.RestartPolicy != "Never" && w.RestartPolicy != "OnFailure":
+		bad("%s: restartPolicy is %q; it can be Never or OnFailure", here, w.RestartPolicy)
+	case w.RestartPolicy != "" && w.Kind == "CloneSet" && w.Runs == 0:
+		bad("%s: restartPolicy needs runs: a CloneSet would make pods without end", here)
 	case w.Webhook != "" && w.Port == 0:
 		bad("%s: a webhook needs a port", here)
 	case w.MinAvailable != "" && w.MaxDisrupted != "":

@@ -62,10 +62,12 @@ func TestEveryKindComesUp(t *testing.T) {
       - {namespace: jobs, kind: Job, name: running, runs: 24h}
       - {namespace: jobs, kind: CronJob, name: nightly, schedule: "0 4 * * *", suspend: true}
       - {namespace: jobs, kind: CronJob, name: hourly, schedule: "0 * * * *", ran: 2}
+      - {namespace: jobs, kind: CronJob, name: yearly, schedule: "0 0 1 1 *", ran: 1, running: 1, runs: 1000h}
       - {namespace: jobs, kind: Pod, name: bare}
       - {namespace: old, kind: ReplicaSet, name: set, replicas: 2, priorityClass: urgent}
       - {namespace: old, kind: ReplicationController, name: rc, replicas: 2, maxDisrupted: "1"}
       - {namespace: old, kind: CloneSet, name: clones, replicas: 2}
+      - {namespace: old, kind: CloneSet, name: runners, restartPolicy: Never, runs: 1000h}
       - {namespace: old, kind: Rollout, name: canary, replicas: 2, maxSurge: "1"}
       - {namespace: old, kind: StatefulSet, name: ring, replicas: 2, start: 5, parallel: true}
       - {namespace: old, kind: Deployment, name: hook, port: 9443, webhook: hook.example.com}
@@ -73,6 +75,7 @@ func TestEveryKindComesUp(t *testing.T) {
       - {namespace: old, kind: Pod, name: probe, static: true, node: n1}
     nodes: [{name: n1, kubelet: "1.30", zone: eu-west-1a}]
     priorityClasses: {urgent: 7}
+    budgets: [{namespace: old, name: all, selector: {app: set}, minAvailable: "1"}, {namespace: old, name: more, selector: {app: set}, maxDisrupted: "1"}]
 `, 1)
 	s, err := sandbox.Parse("kinds", []byte(text))
 	if err != nil {
@@ -85,8 +88,8 @@ func TestEveryKindComesUp(t *testing.T) {
 		"web/app=web": "Running Running", "web/tier=back": "Running", "web/app=none": "",
 		"data/app=ordered": "Running Running", "data/app=manual": "Running",
 		"jobs/app=finished": corev1.PodSucceeded, "jobs/app=running": "Running", "jobs/app=nightly": "", "jobs/app=bare": "Running",
-		"jobs/app=hourly": "Succeeded Succeeded",
-		"old/app=set":     "Running Running", "old/app=rc": "Running Running", "old/app=clones": "Running Running", "old/app=canary": "Running Running",
+		"jobs/app=hourly": "Succeeded Succeeded", "jobs/app=yearly": "Succeeded Running", "old/app=runners": "Running",
+		"old/app=set": "Running Running", "old/app=rc": "Running Running", "old/app=clones": "Running Running", "old/app=canary": "Running Running",
 		"old/app=ring": "Running Running", "old/app=hook": "Running", "old/app=agent": "Running", "old/app=probe": "Running",
 	} {
 		ns, selector, _ := strings.Cut(pod, "/")
@@ -108,9 +111,48 @@ func TestEveryKindComesUp(t *testing.T) {
 	if err != nil || pdb.Status.DisruptionsAllowed != 1 {
 		t.Errorf("the budget is %+v, %v", pdb, err)
 	}
+	runners := must[*podList](t)(blue.CoreV1().Pods("old").List(ctx, metav1.ListOptions{LabelSelector: "app=runners"}))
+	if runners.Items[0].Spec.RestartPolicy != corev1.RestartPolicyNever {
+		t.Errorf("runners are restarted %s", runners.Items[0].Spec.RestartPolicy)
+	}
+	budgets, err := blue.PolicyV1().PodDisruptionBudgets("old").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := 0
+	for _, b := range budgets.Items {
+		if b.Spec.Selector.MatchLabels["app"] == "set" && b.Status.ExpectedPods == 2 && b.Status.DisruptionsAllowed == 1 {
+			over++
+		}
+	}
+	if over != 2 {
+		t.Errorf("%d budgets over old/set: %+v", over, budgets.Items)
+	}
 	cron, err := blue.BatchV1().CronJobs("jobs").Get(ctx, "nightly", metav1.GetOptions{})
 	if err != nil || cron.Spec.Schedule != "0 4 * * *" {
 		t.Errorf("the CronJob is %+v, %v", cron, err)
+	}
+}
+
+// A control plane that somebody else has raised is at once what every client sees, and
+// what runs on it lags.
+func TestRaise(t *testing.T) {
+	world := serve(t, tiny(t), fast)
+	if err := world.Raise(sandbox.Blue, "1.32"); err != nil {
+		t.Fatal(err)
+	}
+	if v := world.Versions(); v[sandbox.Blue] != "1.32" || v[sandbox.Green] != "1.31" {
+		t.Errorf("the control planes are at %v", v)
+	}
+	blue := userOf(t, world, 1).kube(sandbox.Blue)
+	if v, err := blue.Discovery().ServerVersion(); err != nil || v.Minor != "32" {
+		t.Errorf("the API server says %+v, %v", v, err)
+	}
+	if got := minors(t, blue, "web", "app=web"); got["1.31"] != 2 {
+		t.Errorf("kubelets %v", got)
+	}
+	if err := world.Raise(sandbox.Blue, "1.99"); err == nil || world.Versions()[sandbox.Blue] != "1.32" {
+		t.Errorf("1.99: %v, the control planes are at %v", err, world.Versions())
 	}
 }
 

@@ -20,8 +20,8 @@ import (
 var builtInNamespaces = map[string]bool{"default": true, "kube-system": true, "kube-public": true, "kube-node-lease": true}
 
 // objects turns what runs in a cluster into what a user would have applied: namespaces
-// and priority classes first, then each workload after its service, disruption budget
-// and webhook.
+// and priority classes first, then budgets, then each workload after its service,
+// disruption budget and webhook.
 func (c *Cluster) objects() []runtime.Object {
 	var objs []runtime.Object
 	seen := maps.Clone(builtInNamespaces)
@@ -42,6 +42,9 @@ func (c *Cluster) objects() []runtime.Object {
 	}
 	for _, n := range c.Nodes {
 		objs = append(objs, n.object(c.Version))
+	}
+	for _, b := range c.Budgets {
+		objs = append(objs, b.object())
 	}
 	for _, w := range c.Workloads {
 		if w.Port != 0 || w.Kind == "StatefulSet" {
@@ -145,6 +148,14 @@ func (w Workload) runs() map[string]string {
 	return map[string]string{kube.AnnotationRun: w.Runs.String()}
 }
 
+// restarts is the restart policy of pods that are not a Job's.
+func (w Workload) restarts() corev1.RestartPolicy {
+	if w.RestartPolicy == "" {
+		return corev1.RestartPolicyAlways
+	}
+	return corev1.RestartPolicy(w.RestartPolicy)
+}
+
 func (w Workload) service() *corev1.Service {
 	s := &corev1.Service{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: w.meta(),
@@ -167,7 +178,7 @@ func (w Workload) budget() *policyv1.PodDisruptionBudget {
 
 func (w Workload) template() corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: w.labels(), Annotations: w.mishaps()}, Spec: w.podSpec(corev1.RestartPolicyAlways),
+		ObjectMeta: metav1.ObjectMeta{Labels: w.labels(), Annotations: w.fate()}, Spec: w.podSpec(w.restarts()),
 	}
 }
 

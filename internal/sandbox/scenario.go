@@ -174,6 +174,8 @@ type Cluster struct {
 	Nodes      []Node           `yaml:"nodes,omitempty"`
 	Priorities map[string]int32 `yaml:"priorityClasses,omitempty"`
 	Workloads  []Workload       `yaml:"workloads,omitempty"`
+	// Budgets are PodDisruptionBudgets beside those of the workloads.
+	Budgets []Budget `yaml:"budgets,omitempty"`
 	// GitOps reverts what others write.
 	GitOps *GitOps `yaml:"gitops,omitempty"`
 }

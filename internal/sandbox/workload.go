@@ -28,12 +28,17 @@ type Workload struct {
 	// PriorityClass is the name of one of the cluster's priority classes.
 	PriorityClass string `yaml:"priorityClass,omitempty"`
 	// Schedule is a CronJob's; Suspend stops it; Ran is how many finished Jobs of it are
-	// there when the world begins.
+	// there when the world begins, Running how many that run still.
 	Schedule string `yaml:"schedule,omitempty"`
 	Suspend  bool   `yaml:"suspend,omitempty"`
 	Ran      int    `yaml:"ran,omitempty"`
-	// Runs is how long the pods of a Job or CronJob run; with 0 a Job has finished when
-	// the world begins, and a CronJob's pods run as long as a pod takes to start.
+	Running  int    `yaml:"running,omitempty"`
+	// RestartPolicy, Never or OnFailure, makes the pods of a CloneSet or a Pod end by
+	// themselves, after Runs.
+	RestartPolicy string `yaml:"restartPolicy,omitempty"`
+	// Runs is how long the pods of a Job or CronJob run, and those that a RestartPolicy lets
+	// end; with 0 a Job has finished when the world begins, and a CronJob's pods run as long
+	// as a pod takes to start.
 	Runs time.Duration `yaml:"runs,omitempty"`
 	// MinAvailable makes a PodDisruptionBudget, MaxDisrupted one by maxUnavailable; Port
 	// makes a Service.

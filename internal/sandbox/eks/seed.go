@@ -109,6 +109,35 @@ func (s *Service) SetEndpoint(cluster, endpoint string, ca []byte) error {
 	return nil
 }
 
+// Raise puts a control plane at a minor at once, without an update that could be seen: it
+// was raised by somebody else, a while ago.
+func (s *Service) Raise(cluster, minor string) error {
+	if err := s.raise(cluster, minor); err != nil {
+		return err
+	}
+	if fn := s.opts.OnVersion; fn != nil {
+		fn(cluster, minor)
+	}
+	return nil
+}
+
+func (s *Service) raise(cluster, minor string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.clusters[cluster]
+	if c == nil {
+		return fmt.Errorf("raise cluster %q to %s: there is no such cluster", cluster, minor)
+	}
+	if _, ok := s.version(minor); !ok {
+		return fmt.Errorf("raise cluster %s: version %q is not in the catalogue", cluster, minor)
+	}
+	if c.running() != nil {
+		return fmt.Errorf("raise cluster %s to %s: an update is under way", cluster, minor)
+	}
+	c.Version = minor
+	return nil
+}
+
 // Snapshot is the canonical state, made for JSON: clusters by name with version,
 // status, add-ons and profiles, and how their updates ended; no ids, no times.
 func (s *Service) Snapshot() any {

@@ -75,6 +75,33 @@ func TestOnVersionNeedsNoRequest(t *testing.T) {
 	}
 }
 
+// Somebody else's update is over at once, and is told like any other.
+func TestRaise(t *testing.T) {
+	r := newRig(t, nil)
+	for _, c := range []struct {
+		cluster, version, want string
+	}{
+		{"red", "1.32", "no such cluster"}, {"blue", "1.99", "not in the catalogue"}, {"blue", "1.32", ""},
+	} {
+		err := r.svc.Raise(c.cluster, c.version)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s to %s: %v", c.cluster, c.version, err)
+		}
+	}
+	if v := aws.ToString(r.cluster(t).Version); v != "1.32" {
+		t.Errorf("the cluster is at %s", v)
+	}
+	if heard := r.heard(); !slices.Equal(heard, []string{"blue 1.32"}) {
+		t.Errorf("told %v", heard)
+	}
+	if _, err := r.raise(t, "1.33", token); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.svc.Raise("blue", "1.33"); err == nil {
+		t.Error("it was raised under an update")
+	}
+}
+
 func TestUpdatesThatAreRefused(t *testing.T) {
 	for name, tt := range map[string]struct {
 		cluster, version, code, message string
