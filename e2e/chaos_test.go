@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/eksbg/eksbg/e2e/cluster"
@@ -129,8 +130,17 @@ type observer struct {
 // witness begins to watch a cluster, past log and faults.
 func witness(t *testing.T, c *cluster.Cluster) *observer {
 	t.Helper()
-	o := &observer{cluster: c, before: generations(t, c), pods: map[string]map[types.UID]string{}, first: map[string]types.UID{}, made: map[types.UID]string{}}
-	f := informers.NewSharedInformerFactory(direct(t, c), 0)
+	before := generations(t, c)
+	o := watching(t, direct(t, c))
+	o.cluster, o.before = c, before
+	return o
+}
+
+// watching sees the pods of any cluster, from now on.
+func watching(t *testing.T, k kubernetes.Interface) *observer {
+	t.Helper()
+	o := &observer{pods: map[string]map[types.UID]string{}, first: map[string]types.UID{}, made: map[types.UID]string{}}
+	f := informers.NewSharedInformerFactory(k, 0)
 	i := f.Core().V1().Pods().Informer()
 	if _, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(x any) { o.saw(x.(*corev1.Pod)) }}); err != nil {
 		t.Fatal(err)

@@ -20,70 +20,10 @@ import (
 	"github.com/eksbg/eksbg/internal/sandbox/wire"
 )
 
-// more are owners that the scenario lacks, and a Job that runs until the restart has come
-// to it: with it every row of the table in
-// docs/restart.md whose pods restart has an owner here.
-func more(sc *sandbox.Scenario) {
-	for _, side := range []string{sandbox.Blue, sandbox.Green} {
-		c := sc.Side(side)
-		c.Workloads = slices.Clone(c.Workloads)
-		for i := range c.Workloads {
-			if c.Workloads[i].Name == "migration" {
-				c.Workloads[i].Runs = 5 * time.Hour
-			}
-		}
-		c.Workloads = append(c.Workloads,
-			sandbox.Workload{Namespace: "shop", Kind: "Deployment", Name: "recreated", Image: "shop", Replicas: ptr.To[int32](2), Strategy: "Recreate"},
-			sandbox.Workload{Namespace: "legacy", Kind: "ReplicationController", Name: "single", Image: "legacy"},
-		)
-	}
-}
-
-// oneCoreDNS leaves one replica of CoreDNS, without a budget.
-func oneCoreDNS(sc *sandbox.Scenario) {
-	for _, side := range []string{sandbox.Blue, sandbox.Green} {
-		c := sc.Side(side)
-		c.Workloads = slices.Clone(c.Workloads)
-		for i := range c.Workloads {
-			if w := &c.Workloads[i]; w.Name == "coredns" {
-				w.Replicas, w.MinAvailable = ptr.To[int32](1), ""
-			}
-		}
-	}
-}
-
-// methods are what each owner of the scenario is restarted by, as `eksbg lag` has it.
-var methods = map[string]string{
-	"kube-system/Deployment/coredns":                   "evict",
-	"policy/Deployment/admission":                      "rollout",
-	"shop/Deployment/storefront":                       "rollout",
-	"shop/Deployment/ledger":                           "rollout",
-	"shop/Deployment/cart":                             "evict",
-	"shop/Deployment/frozen":                           "evict",
-	"shop/Deployment/kept":                             "rollout",
-	"shop/Deployment/search":                           "rollout",
-	"shop/Deployment/recreated":                        "evict",
-	"shop/StatefulSet/queue":                           "rollout",
-	"shop/StatefulSet/shards":                          "in-order",
-	"shop/StatefulSet/ring":                            "rollout",
-	"shop/StatefulSet/manual":                          "in-order",
-	"legacy/ReplicaSet/pair":                           "evict",
-	"legacy/ReplicaSet/solo":                           "surge",
-	"legacy/ReplicationController/oldest":              "evict",
-	"legacy/ReplicationController/single":              "surge",
-	"legacy/CloneSet/clones":                           "evict",
-	"legacy/Rollout/canary":                            "restart-at",
-	"batch/Job/migration":                              "wait",
-	"batch/Pod/shell":                                  "recreate",
-	"metal/Deployment/encoder":                         "none",
-	"kube-system/DaemonSet/node-agent":                 "none",
-	"Node/ip-10-51-0-10.eu-central-1.compute.internal": "none",
-}
-
-// lagOf is `eksbg lag` of green: method by owner.
-func lagOf(t *testing.T, box *sandbox.Sandbox) map[string]string {
+// lagOf is `eksbg lag` of a side: method by owner.
+func lagOf(t *testing.T, box *sandbox.Sandbox, side string, plan string) map[string]string {
 	t.Helper()
-	p := begin(t, box, "lag", box.PlanFile(), "--cluster", "green", "-o", "json")
+	p := begin(t, box, "lag", plan, "--cluster", side, "-o", "json")
 	p.exit()
 	var doc struct {
 		Clusters map[string]struct {
@@ -94,37 +34,77 @@ func lagOf(t *testing.T, box *sandbox.Sandbox) map[string]string {
 		t.Fatalf("%v\n%s", err, p.out.String())
 	}
 	out := map[string]string{}
-	for _, o := range doc.Clusters["green"].Owners {
+	for _, o := range doc.Clusters[side].Owners {
 		out[o.Owner] = o.Method
 	}
 	return out
 }
 
 // Every kind of owner is restarted in its own way, on a real control plane as in memory,
-// and nothing is left otherwise than it was.
+// what goes by itself is waited for, and nothing is left otherwise than it was.
 func TestEveryOwner(t *testing.T) {
-	real := world(t, "owners", true, more)
-	memory := world(t, "owners", false, more)
-	inMemory := begin(t, memory, "apply", memory.PlanFile(), "--yes")
-	green := realCluster(t, real, sandbox.Green)
-	w := witness(t, green)
-	before := settings(t, real)
+	boxes := map[string]*sandbox.Sandbox{}
+	for name, real := range map[string]bool{"real": true, "memory": false} {
+		boxes[name] = world(t, "owners", real, more, forbidden, goings)
+	}
+	t.Run("in", func(t *testing.T) {
+		for name, box := range boxes {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				everyOwner(t, box)
+			})
+		}
+	})
+	eventually(t, time.Minute, func() string { return cmp.Diff(ends(t, boxes["memory"]), ends(t, boxes["real"])) })
+}
 
-	apply(t, real, 4, "--until", "green/control-plane/1.32")
-	if diff := cmp.Diff(methods, lagOf(t, real)); diff != "" {
+func everyOwner(t *testing.T, box *sandbox.Sandbox) {
+	w := watching(t, admin(t, box, sandbox.Green))
+	before := settings(t, box)
+	apply(t, box, 4, "--until", "green/control-plane/1.32")
+	held := holdBack(t, box)
+	if diff := cmp.Diff(methods(true, usual, waiting), lagOf(t, box, sandbox.Green, box.PlanFile())); diff != "" {
 		t.Errorf("the methods of owners (-want +got):\n%s", diff)
 	}
-	apply(t, real, 0)
-	if got := inMemory.exit(); got != 0 {
-		t.Fatalf("in memory: exit %d\n%s", got, inMemory.out.String())
-	}
 
-	eventually(t, time.Minute, func() string { return cmp.Diff(ends(t, memory), ends(t, real)) })
-	if diff := cmp.Diff(before, settings(t, real)); diff != "" {
+	var gone, early atomic.Bool
+	box.Log().Watch(func(e wire.Entry) {
+		if e.Changing && e.Accepted && strings.HasPrefix(e.Call, "elbv2:") && !gone.Load() {
+			early.Store(true)
+		}
+	})
+	p := begin(t, box, "apply", box.PlanFile(), "--yes")
+	stays := []string{"batch/Job/migration", "kube-system/DaemonSet/node-agent", "legacy/CloneSet/runners", "metal/Deployment/encoder",
+		"shop/Deployment/leaving", "shop/Deployment/parked", "shop/StatefulSet/retired"}
+	eventually(t, deadline, func() string {
+		select {
+		case <-p.end:
+			t.Fatalf("the run did not wait for what goes by itself:\n%s", p.out.String())
+		default:
+		}
+		return cmp.Diff(stays, laggards(t, box))
+	})
+	gone.Store(true)
+	held.letGo(t)
+	if got := p.exit(); got != 0 {
+		t.Fatalf("exit %d\n%s", got, p.out.String())
+	}
+	if early.Load() {
+		t.Error("the traffic was moved before all pods had gone")
+	}
+	for _, e := range requests(t, box) {
+		if e.Changing && e.Accepted && goer.MatchString(e.Object) && e.Call != "k8s:patch cronjobs" {
+			t.Errorf("what goes by itself was changed: %s %s", e.Call, e.Object)
+		}
+	}
+	if diff := cmp.Diff(before, settings(t, box)); diff != "" {
 		t.Errorf("replicas, suspend and the like (-before +after):\n%s", diff)
 	}
-	w.replacedOnce(t, real)
+	w.replacedOnce(t, box, waiting)
 }
+
+// goer matches what goes by itself, and its pods.
+var goer = regexp.MustCompile(`^(shop/(leaving|retired)|batch/(migration|sweep)|legacy/runners)\b`)
 
 // eksbg is killed at every third of its changes, and resumed each time: nothing is
 // restarted twice, and nothing stays as it was only meant to be meanwhile.
@@ -166,47 +146,13 @@ func TestEksbgIsKilledAtEveryThirdChange(t *testing.T) {
 	if diff := cmp.Diff(before, settings(t, box)); diff != "" {
 		t.Errorf("replicas, suspend and the like (-before +after):\n%s", diff)
 	}
-	w.replacedOnce(t, box)
+	w.replacedOnce(t, box, nil)
 }
-
-// What nobody allowed is not touched; the rest is restarted, and the run stops before the
-// traffic moves.
-func TestWhatIsNotAllowedIsNotTouched(t *testing.T) {
-	box := world(t, "owners", true, func(sc *sandbox.Scenario) { sc.Plan.Allow = nil })
-	said := strings.Join(strings.Fields(apply(t, box, 3)), " ")
-	stuck := map[string]string{
-		"shop/Deployment/frozen": "paused", "shop/StatefulSet/shards": "partition", "batch/Pod/shell": "recreate", "shop/Deployment/kept": "evict",
-	}
-	for owner, why := range stuck {
-		if !strings.Contains(said, owner) || !strings.Contains(said, why) {
-			t.Errorf("does not say that %s stays, for %q:\n%s", owner, why, said)
-		}
-	}
-	for _, e := range requests(t, box) {
-		switch {
-		case !e.Accepted || !e.Changing:
-		case strings.HasPrefix(e.Call, "elbv2:"):
-			t.Errorf("the traffic was moved: %s", e.Call)
-		case e.Call == "k8s:create pods/eviction" && stuckPod.MatchString(e.Object):
-			t.Errorf("%s was evicted", e.Object)
-		case strings.HasPrefix(e.Call, "k8s:patch ") && (e.Object == "shop/frozen" || e.Object == "shop/shards"):
-			t.Errorf("%s %s", e.Call, e.Object)
-		}
-	}
-	left := lagOf(t, box)
-	for owner := range methods {
-		if _, lags := left[owner]; lags != (stuck[owner] != "" || methods[owner] == "none") {
-			t.Errorf("%s lags in the end: %v", owner, lags)
-		}
-	}
-}
-
-var stuckPod = regexp.MustCompile(`^(shop/(frozen|kept|shards)-|batch/shell$)`)
 
 // settings are what a restart may change for a while and has to leave as it was.
 func settings(t *testing.T, box *sandbox.Sandbox) map[string]any {
 	t.Helper()
-	k := direct(t, realCluster(t, box, sandbox.Green))
+	k := admin(t, box, sandbox.Green)
 	out := map[string]any{}
 	rs, err := k.AppsV1().ReplicaSets("legacy").List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -256,12 +202,16 @@ func settings(t *testing.T, box *sandbox.Sandbox) map[string]any {
 // replacedOnce wants two pods ever for each replica that restarts: the one that lagged
 // and its successor. search has one more, which the Fargate scheduler forgot. Of kept only
 // the pods of the template that Git has count: a rollout that is reverted has begun.
-func (o *observer) replacedOnce(t *testing.T, box *sandbox.Sandbox) {
+func (o *observer) replacedOnce(t *testing.T, box *sandbox.Sandbox, others []example) {
 	t.Helper()
+	all := methods(true, usual, others)
+	if all["legacy/ReplicaSet/doubled"] == "none" {
+		all["legacy/ReplicaSet/doubled"] = "evict" // with one budget less
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, w := range box.Scenario().Side(sandbox.Green).Workloads {
-		method := methods[w.Namespace+"/"+w.Kind+"/"+w.Name]
+		method := all[w.Namespace+"/"+w.Kind+"/"+w.Name]
 		if method == "" || method == "none" || method == "wait" {
 			continue
 		}
