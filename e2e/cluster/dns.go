@@ -2,66 +2,39 @@ package cluster
 
 import (
 	"io"
-	"net/netip"
-	"strings"
 
-	"github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/eksbg/eksbg/internal/sandbox/kube/apiserver"
 	"github.com/eksbg/eksbg/internal/sandbox/kube/forward"
+	"github.com/eksbg/eksbg/internal/sandbox/kube/registry"
 )
 
-// listen serves what runs in pods: CoreDNS answers on port 53, and nobody else does.
+// listen serves what runs in pods.
 func (c *Cluster) listen(pod *corev1.Pod, port int, conn io.ReadWriter) error {
-	if port != 53 || pod.Labels["k8s-app"] != "kube-dns" {
-		return forward.ErrRefused
-	}
-	return forward.ServeDNS(conn, func(name string) (int, []netip.Addr) {
-		if rcode, ok := dns.StringToRcode[pod.Annotations[apiserver.AnnotationDNS]]; ok {
-			return rcode, nil
-		}
-		return c.resolve(name)
-	})
+	return forward.Pod(pod, services{c})(port, conn)
 }
 
-// elsewhere is what names outside of the cluster resolve to (RFC 5737).
-var elsewhere = netip.AddrFrom4([4]byte{192, 0, 2, 53})
+// services are the names that CoreDNS knows.
+type services struct{ *Cluster }
 
-// resolve looks a name up as CoreDNS does.
-func (c *Cluster) resolve(name string) (int, []netip.Addr) {
-	name = strings.TrimSuffix(name, ".")
-	inside, ok := strings.CutSuffix(name, ".cluster.local")
-	switch {
-	case name == "cluster.local":
-		return dns.RcodeSuccess, nil
-	case !ok:
-		return dns.RcodeSuccess, []netip.Addr{elsewhere}
-	}
-	parts := strings.Split(inside, ".")
-	if len(parts) != 3 || parts[2] != "svc" {
-		return dns.RcodeNameError, nil
-	}
-	svc, err := c.objects.Core().V1().Services().Lister().Services(parts[1]).Get(parts[0])
+// Service implements forward.Names.
+func (s services) Service(namespace, name string) *corev1.Service {
+	svc, err := s.objects.Core().V1().Services().Lister().Services(namespace).Get(name)
 	if err != nil {
-		return dns.RcodeNameError, nil
+		return nil // the only error of a lister is that there is none
 	}
-	ips := svc.Spec.ClusterIPs
-	if svc.Spec.ClusterIP == corev1.ClusterIPNone {
-		ips = nil
-		sel := labels.SelectorFromSet(svc.Spec.Selector)
-		for _, p := range c.mirror.pods.list() {
-			if p.Namespace == svc.Namespace && p.Status.PodIP != "" && sel.Matches(labels.Set(p.Labels)) {
-				ips = append(ips, p.Status.PodIP)
-			}
+	return svc
+}
+
+// Ready implements forward.Names.
+func (s services) Ready(svc *corev1.Service) []string {
+	var ips []string
+	sel := labels.SelectorFromSet(svc.Spec.Selector)
+	for _, p := range s.mirror.pods.list() {
+		if p.Namespace == svc.Namespace && registry.PodReady(p) && sel.Matches(labels.Set(p.Labels)) {
+			ips = append(ips, p.Status.PodIP)
 		}
 	}
-	var out []netip.Addr
-	for _, ip := range ips {
-		if a, err := netip.ParseAddr(ip); err == nil {
-			out = append(out, a)
-		}
-	}
-	return dns.RcodeSuccess, out
+	return ips
 }
