@@ -208,6 +208,7 @@ func (o *observer) replacedOnce(t *testing.T, box *sandbox.Sandbox, others []exa
 	if all["legacy/ReplicaSet/doubled"] == "none" {
 		all["legacy/ReplicaSet/doubled"] = "evict" // with one budget less
 	}
+	o.caughtUp(t)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, w := range box.Scenario().Side(sandbox.Green).Workloads {

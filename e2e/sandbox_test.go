@@ -125,7 +125,12 @@ func (p *process) reaches(t *testing.T, point <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-point:
+		return
 	case <-p.end:
+	}
+	select {
+	case <-point: // before it ended
+	default:
 		t.Fatalf("the run ended before it came there:\n%s", p.out.String())
 	}
 }

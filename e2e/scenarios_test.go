@@ -13,6 +13,7 @@ import (
 // Every scenario ends on real control planes as it ends in memory: with the same exit
 // code, the same AWS, the same pods on the same kubelets.
 func TestScenariosEndOnRealControlPlanesAsInMemory(t *testing.T) {
+	t.Parallel() // beside the other tests that wait
 	for _, s := range []struct {
 		scenario string
 		exit     int
