@@ -55,12 +55,18 @@ func (c *Client) readObjects(ctx context.Context, inv *Inventory) error {
 		}
 	}
 	inv.Webhooks = r.hooks.done(r.who)
+	r.conclude()
+	return nil
+}
+
+// conclude puts together what the lists held, once all are read.
+func (r *reading) conclude() {
+	inv := r.inv
 	for i := range inv.Pods {
 		inv.Pods[i].Owner = r.who.top(inv.Pods[i].Owner)
 	}
 	inv.Workloads = slices.Concat(r.deployments, r.statefulSets, r.daemonSets, r.replicaSets, r.replicationControllers)
 	inv.index()
-	return nil
 }
 
 // readChoosers reads what chooses pods, and the priority classes.
@@ -187,38 +193,44 @@ func (r *reading) readReplicaSets(ctx context.Context, b *bench) error {
 	return read(ctx, b, list[appsv1.ReplicaSet]{
 		resource: "replicasets.apps", client: r.client.kube.AppsV1().RESTClient(), keep: keepReplicaSet, keys: workloadKeys,
 		start: func() { r.replicaSets = nil },
-		each: func(o *appsv1.ReplicaSet) {
-			if !r.who.add(&o.ObjectMeta) {
-				r.replicaSets = append(r.replicaSets, r.priority.replicaSet(o))
-			}
-		},
+		each:  r.addReplicaSet,
 	})
+}
+
+func (r *reading) addReplicaSet(o *appsv1.ReplicaSet) {
+	if !r.who.add(&o.ObjectMeta) {
+		r.replicaSets = append(r.replicaSets, r.priority.replicaSet(o))
+	}
 }
 
 func (r *reading) readReplicationControllers(ctx context.Context, b *bench) error {
 	return read(ctx, b, list[corev1.ReplicationController]{
 		resource: "replicationcontrollers", client: r.client.kube.CoreV1().RESTClient(), keep: keepReplicationController, keys: workloadKeys,
 		start: func() { r.replicationControllers = nil },
-		each: func(o *corev1.ReplicationController) {
-			if !r.who.add(&o.ObjectMeta) {
-				r.replicationControllers = append(r.replicationControllers, r.priority.replicationController(o))
-			}
-		},
+		each:  r.addReplicationController,
 	})
+}
+
+func (r *reading) addReplicationController(o *corev1.ReplicationController) {
+	if !r.who.add(&o.ObjectMeta) {
+		r.replicationControllers = append(r.replicationControllers, r.priority.replicationController(o))
+	}
 }
 
 func (r *reading) readJobs(ctx context.Context, b *bench) error {
 	return read(ctx, b, list[batchv1.Job]{
 		resource: "jobs.batch", client: r.client.kube.BatchV1().RESTClient(), keep: keepJob,
 		start: func() { r.inv.Jobs = nil },
-		each: func(o *batchv1.Job) {
-			j := job(o)
-			if j.CronJob != (Owner{}) {
-				r.who.add(&o.ObjectMeta)
-			}
-			r.inv.Jobs = append(r.inv.Jobs, j)
-		},
+		each:  r.addJob,
 	})
+}
+
+func (r *reading) addJob(o *batchv1.Job) {
+	j := job(o)
+	if j.CronJob != (Owner{}) {
+		r.who.add(&o.ObjectMeta)
+	}
+	r.inv.Jobs = append(r.inv.Jobs, j)
 }
 
 func (r *reading) readCronJobs(ctx context.Context, b *bench) error {

@@ -59,7 +59,7 @@ func pod(p *corev1.Pod) Pod {
 		Profile: p.Labels[labelProfile], MilliCPU: provisioned(p.Annotations[annotationCapacity]),
 		Once: p.Spec.RestartPolicy == corev1.RestartPolicyNever || p.Spec.RestartPolicy == corev1.RestartPolicyOnFailure,
 	}
-	out.Static = out.Owner.Kind == "Node"
+	out.Static = isNode(out.Owner)
 	if out.Owner.Kind == "Job" && group(out.Owner.APIVersion) == "batch" {
 		out.Job = out.Owner.UID
 	}

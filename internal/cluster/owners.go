@@ -12,31 +12,30 @@ import (
 // mirrorAnnotation marks the API server's picture of a static pod.
 const mirrorAnnotation = corev1.MirrorPodAnnotationKey
 
-// maxChain ends a chain of owners that leads round in a circle.
-const maxChain = 8
-
 // owners resolves the top owner of pods from what the lists held. Only objects
 // that stand between a pod and the one that decides over its template are entered:
 // ReplicaSets, ReplicationControllers and the Jobs of CronJobs. A Deployment of an
 // operator is still the one to restart.
 type owners struct {
 	mu sync.Mutex
-	// above holds, by UID, the controller of every such object that has one.
-	above map[types.UID]metav1.OwnerReference
+	// above holds, by UID, the controller of every such object that has one, in the
+	// object's own namespace.
+	above map[types.UID]Owner
 }
 
-func newOwners() *owners { return &owners{above: map[types.UID]metav1.OwnerReference{}} }
+func newOwners() *owners { return &owners{above: map[types.UID]Owner{}} }
 
 // add enters an object that may stand in the middle of a chain; false for one that
 // has nothing above it. Lists that are read at the same time may call it.
 func (o *owners) add(m *metav1.ObjectMeta) bool {
 	ref := controller(m)
-	if ref == nil {
-		return false
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.above[m.UID] = *ref
+	if ref == nil { // a list that is begun anew may show it without the one that it had
+		delete(o.above, m.UID)
+		return false
+	}
+	o.above[m.UID] = ownerOf(m.Namespace, *ref)
 	return true
 }
 
@@ -46,7 +45,7 @@ func direct(p *corev1.Pod) Owner {
 	ref := controller(&p.ObjectMeta)
 	_, mirror := p.Annotations[mirrorAnnotation]
 	switch {
-	case mirror, ref != nil && ref.Kind == "Node":
+	case mirror, ref != nil && isNode(ownerOf(p.Namespace, *ref)):
 		return Owner{APIVersion: "v1", Kind: "Node", Name: p.Spec.NodeName}
 	case ref == nil:
 		return Owner{APIVersion: "v1", Namespace: p.Namespace, Kind: "Pod", Name: p.Name, UID: string(p.UID)}
@@ -54,19 +53,33 @@ func direct(p *corev1.Pod) Owner {
 	return ownerOf(p.Namespace, *ref)
 }
 
-// top follows the chain from a pod's direct owner. A reference whose object is not
-// there is kept as it is, and so are kinds that eksbg does not know.
+// top follows the chain from a pod's direct owner, however long it is. A reference whose
+// object is not there is kept as it is, and so are kinds that eksbg does not know. An
+// object of another namespace owns nothing here (the API allows no such reference, and
+// the garbage collector takes it for one to an object that is not there). A chain that
+// leads round in a circle has no top: the direct owner is the one that people see.
 func (o *owners) top(from Owner) Owner {
-	at := from
-	for range maxChain {
+	at, mark, steps, most := from, from.UID, 0, 1
+	for at.UID != "" {
 		next, ok := o.above[types.UID(at.UID)]
-		if !ok || at.UID == "" {
+		if !ok || next.Namespace != from.Namespace {
 			break
 		}
-		at = ownerOf(from.Namespace, next)
+		at = next
+		if at.UID == mark {
+			return from
+		}
+		// The mark moves on after 1, 2, 4, ... steps (Brent), so that it comes to lie in the
+		// circle wherever that begins.
+		if steps++; steps == most {
+			mark, steps, most = at.UID, 0, 2*most
+		}
 	}
 	return at
 }
+
+// isNode tells whether the owner is a node of the cluster: custom kinds are called so too.
+func isNode(o Owner) bool { return o.Kind == "Node" && group(o.APIVersion) == "" }
 
 // group is the API group of an apiVersion; "" for the core.
 func group(apiVersion string) string {

@@ -25,7 +25,7 @@ func (s *subject) judge() {
 	switch o := s.it.Owner; {
 	case len(s.hosts) == 0:
 		s.wait("terminating: goes by itself", "")
-	case s.static || o.Kind == "Node":
+	case s.static || kindOf(o) == "Node.":
 		s.none("static pod on "+s.elsewhere(), s.raise())
 	default:
 		judge := custom

@@ -41,6 +41,13 @@ func TestSurveyCountsEveryLaggingPodOnce(t *testing.T) {
 	}
 }
 
+// Custom kinds may be called Node; only those of the core are what a static pod runs on.
+func TestACustomNodeIsACustomOwner(t *testing.T) {
+	if it := only(newWorld().pods(own("ethereum.example/v1", "chain", "Node", "geth"), 2, "old"), Options{}); it.Method != Evict {
+		t.Errorf("got %q", row(it))
+	}
+}
+
 func TestSurveyOrder(t *testing.T) {
 	vip := func(w *cluster.Workload) { w.Priority = 1000 }
 	hook := deploy("zoo", "hook")
