@@ -84,7 +84,7 @@ func (w *Walker) Walk(ctx context.Context) error {
 		timedOut.Code, timedOut.Why = state.ExitResumable, "the time that --timeout gives is over: "+stop.Why
 		stop = &timedOut
 	}
-	stop = causedBy(ctx, stop)
+	stop = w.withChanges(causedBy(ctx, stop))
 	if stop == nil {
 		exit := int(state.ExitDone)
 		if _, err := w.Journal.Append(state.Record{Kind: state.RecordClosed, Text: "all steps are done", Exit: &exit}); err != nil {
@@ -303,7 +303,8 @@ func (w *Walker) append(r state.Record) *state.Stop {
 // fail records that the step did not get done and turns err into a stop.
 func (w *Walker) fail(ctx context.Context, spec state.StepSpec, err error) *state.Stop {
 	stop := w.stopFor(ctx, spec, err)
-	if s := w.append(state.Record{Kind: state.RecordFailed, Step: spec.ID, Text: oneLine(stop)}); s != nil && stop.Code < state.ExitPutBack {
+	exit := int(stop.Code)
+	if s := w.append(state.Record{Kind: state.RecordFailed, Step: spec.ID, Text: oneLine(stop), Exit: &exit}); s != nil && stop.Code < state.ExitPutBack {
 		return s
 	}
 	return stop

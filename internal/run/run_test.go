@@ -101,6 +101,15 @@ func TestWalkStops(t *testing.T) {
 			if last.Kind != state.RecordStopped || last.Exit == nil || *last.Exit != int(tt.want) {
 				t.Errorf("the last record is %+v, want the stop with exit %d", last, tt.want)
 			}
+			// What has been changed is said once, where the run ends.
+			if n := strings.Count(err.Error(), "changed so far"); n > 1 {
+				t.Errorf("%d times what was changed: %v", n, err)
+			}
+			for _, r := range m.records {
+				if r.Kind == state.RecordFailed && (r.Exit == nil || *r.Exit != int(tt.want) || strings.Contains(r.Text, "changed so far")) {
+					t.Errorf("the step ended with %+v, want exit %d", r, tt.want)
+				}
+			}
 		})
 	}
 }

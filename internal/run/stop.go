@@ -28,7 +28,7 @@ func causedBy(ctx context.Context, stop *state.Stop) *state.Stop {
 func (w *Walker) stopFor(ctx context.Context, spec state.StepSpec, err error) *state.Stop {
 	var stop *state.Stop
 	if errors.As(err, &stop) {
-		return w.withChanges(stop)
+		return stop
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -57,7 +57,7 @@ func (w *Walker) loginCure(side state.Side) string {
 
 // withChanges adds to a block what has been changed so far (semantics 24).
 func (w *Walker) withChanges(stop *state.Stop) *state.Stop {
-	if stop.Code != state.ExitBlocked {
+	if stop == nil || stop.Code != state.ExitBlocked {
 		return stop
 	}
 	out := *stop

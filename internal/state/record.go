@@ -120,7 +120,8 @@ type Record struct {
 	// Cluster and Side are set in RecordCluster.
 	Side    Side         `json:"side,omitempty"`
 	Cluster *ClusterView `json:"cluster,omitempty"`
-	// Exit, Next are set in RecordStopped and RecordClosed.
+	// Exit is set in RecordStopped and RecordClosed, and in RecordFailed: whether the step
+	// failed, was blocked, or only stopped to be gone on with. Next is set in RecordStopped.
 	Exit *int   `json:"exit,omitempty"`
 	Next string `json:"next,omitempty"`
 	// Who is set in RecordPlan, RecordResumed and RecordApproval.

@@ -42,7 +42,7 @@ func Traffic(w io.Writer, m *view.Model) {
 }
 
 // marks are the signs in front of steps; words beside them say the same.
-var marks = map[view.StepState]string{view.Pending: ".", view.Running: ">", view.Done: "+", view.Failed: "!"}
+var marks = map[view.StepState]string{view.Pending: ".", view.Running: ">", view.Done: "+", view.Failed: "!", view.Stopped: "="}
 
 // stepLine renders one step. A step that was at work when its process ended, and that
 // nobody holds now, is not done and not at work: it is cut off.
@@ -61,7 +61,7 @@ func stepLine(w io.Writer, n int, s view.Step, now time.Time, held bool) {
 	}
 	line := fmt.Sprintf("%s %2d  %-5s  %-36s  %-8s %8s", marks[s.State], n, s.Spec.Side, clip(s.Spec.Title, 36), word, took)
 	fmt.Fprintln(w, strings.TrimRight(line, " "))
-	if s.Text != "" && (s.State == view.Running || s.State == view.Failed) {
+	if s.Text != "" && (s.State == view.Running || s.State == view.Failed || s.State == view.Stopped) {
 		ago := ""
 		if s.State == view.Running {
 			ago = " (" + Short(now.Sub(s.TextAt).Round(time.Second)) + " ago)"

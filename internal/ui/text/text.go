@@ -50,7 +50,7 @@ func Span(e state.Expect) string {
 // line, rest in front of the others. Lines of the text stay lines.
 func Wrap(w io.Writer, first, rest, s string) {
 	lead := first
-	for _, para := range strings.Split(strings.ReplaceAll(s, "…", "..."), "\n") {
+	for _, para := range strings.Split(ascii(s), "\n") {
 		line := lead
 		empty := true
 		for _, word := range strings.Fields(para) {
@@ -68,6 +68,8 @@ func Wrap(w io.Writer, first, rest, s string) {
 		lead = rest
 	}
 }
+
+func ascii(s string) string { return strings.ReplaceAll(s, "…", "...") }
 
 // commands are the words with which a line that can be typed begins.
 var commands = map[string]bool{"aws": true, "eksbg": true, "kubectl": true, "sudo": true}
@@ -87,8 +89,17 @@ func Cure(w io.Writer, first, rest, s string) {
 	}
 }
 
+// The columns of the plain log: the titles of most steps take logTitle, the longest shown
+// logMost. What does not fit beside a title stands below it.
+const (
+	logTitle = 29
+	logMost  = 33
+	logHang  = "                 "
+)
+
 // Line renders one record for the plain log, or "" for a record that people need
-// not see there. m is the model with the record already applied.
+// not see there. m is the model with the record already applied. What is longer than a
+// line goes on below the title, without a newline at its end.
 func Line(m *view.Model, r state.Record) string {
 	word, text := event(m, r)
 	if word == "" {
@@ -98,8 +109,14 @@ func Line(m *view.Model, r state.Record) string {
 	if s := step(m, r.Step); s != nil {
 		who, title = string(s.Spec.Side), s.Spec.Title
 	}
-	return strings.TrimRight(fmt.Sprintf("%s  %-5s  %-33s  %-9s  %s",
-		r.Time.UTC().Format("15:04:05"), who, title, word, text), " ")
+	head := fmt.Sprintf("%s  %-5s  %-*s  %-9s", r.Time.UTC().Format("15:04:05"), who, logTitle, clip(title, logMost), word)
+	if line := head + "  " + ascii(text); len(line) <= Width {
+		return strings.TrimRight(line, " ")
+	}
+	var b strings.Builder
+	fmt.Fprintln(&b, strings.TrimRight(head, " "))
+	Wrap(&b, logHang, logHang, text)
+	return strings.TrimRight(b.String(), "\n")
 }
 
 func step(m *view.Model, id string) *view.Step {
@@ -109,6 +126,21 @@ func step(m *view.Model, id string) *view.Step {
 		}
 	}
 	return nil
+}
+
+// mostEnding bounds what the log says of why a step ended: the run's last lines say it
+// in full.
+const mostEnding = 240
+
+// ended is the word for a step that did not get done.
+func ended(r state.Record) string {
+	switch {
+	case view.Resumable(r):
+		return "stopped"
+	case r.Exit != nil && state.Exit(*r.Exit) == state.ExitBlocked:
+		return "BLOCKED"
+	}
+	return "FAILED"
 }
 
 // event gives the word of the record and what it says.
@@ -123,7 +155,7 @@ func event(m *view.Model, r state.Record) (word, text string) {
 		}
 		return "done", text
 	case state.RecordFailed:
-		return "FAILED", r.Text
+		return ended(r), clip(r.Text, mostEnding) // in full among the last lines of the run
 	case state.RecordWaiting:
 		return "waiting", r.Text
 	case state.RecordIntent:

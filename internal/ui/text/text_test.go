@@ -145,6 +145,59 @@ func TestLog(t *testing.T) {
 	}
 }
 
+// The log keeps to the terminal's width: what does not fit stands below the title.
+func TestLogLines(t *testing.T) {
+	plan := state.Record{Kind: state.RecordPlan, Plan: samplePlan()}
+	at := time.Date(2026, 11, 30, 2, 15, 0, 0, time.UTC)
+	const step = "green/control-plane/1.32"
+	long := strings.Repeat("shop/Deployment/cart: ImagePullBackOff of container web; ", 9)
+	for name, tt := range map[string]struct {
+		record state.Record
+		want   []string
+	}{
+		"it fits": {state.Record{Kind: state.RecordOutcome, Step: step, Result: state.Accepted, Text: "update f4b35952"},
+			[]string{"02:15:00  green  control plane 1.31 -> 1.32     accepted   update f4b35952"}},
+		"to the last column": {state.Record{Kind: state.RecordNote, Step: step, Text: "of twenty-one columns"},
+			[]string{"02:15:00  green  control plane 1.31 -> 1.32     note       of twenty-one columns"}},
+		"one column too many": {state.Record{Kind: state.RecordNote, Step: step, Text: "of twenty-two columns."},
+			[]string{"02:15:00  green  control plane 1.31 -> 1.32     note", "                 of twenty-two columns."}},
+		"several lines": {state.Record{Kind: state.RecordWaiting, Step: step, Text: "11 of 12 workloads, 57 of 60 pods on 1.33; rolling shop/Deployment/cart, …"},
+			[]string{"02:15:00  green  control plane 1.31 -> 1.32     waiting",
+				"                 11 of 12 workloads, 57 of 60 pods on 1.33; rolling",
+				"                 shop/Deployment/cart, ..."}},
+		"one word that is longer": {state.Record{Kind: state.RecordApproval, Step: step, Text: "by arn:aws:sts::111122223333:assumed-role/platform-upgrades-production/somebody@example.com"},
+			[]string{"02:15:00  green  control plane 1.31 -> 1.32     approved", "                 by",
+				"                 arn:aws:sts::111122223333:assumed-role/platform-upgrades-production/somebody@example.com"}},
+		"a step that nobody knows": {state.Record{Kind: state.RecordNote, Step: strings.Repeat("x", 40), Text: "odd"},
+			[]string{"02:15:00         xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx..  note       odd"}},
+		"failed": {state.Record{Kind: state.RecordFailed, Step: step, Text: "boom", Exit: new(1)},
+			[]string{"02:15:00  green  control plane 1.31 -> 1.32     FAILED     boom"}},
+		"failed, an old journal": {state.Record{Kind: state.RecordFailed, Step: step, Text: "boom"},
+			[]string{"02:15:00  green  control plane 1.31 -> 1.32     FAILED     boom"}},
+		"interrupted": {state.Record{Kind: state.RecordFailed, Step: step, Text: "interrupted", Exit: new(130)},
+			[]string{"02:15:00  green  control plane 1.31 -> 1.32     stopped    interrupted"}},
+		"an approval is awaited": {state.Record{Kind: state.RecordFailed, Step: step, Text: "approval", Exit: new(4)},
+			[]string{"02:15:00  green  control plane 1.31 -> 1.32     stopped    approval"}},
+		"blocked": {state.Record{Kind: state.RecordFailed, Step: step, Text: "an insight", Exit: new(3)},
+			[]string{"02:15:00  green  control plane 1.31 -> 1.32     BLOCKED    an insight"}},
+		"a long end is shortened": {state.Record{Kind: state.RecordFailed, Step: step, Text: long, Exit: new(3)},
+			[]string{"02:15:00  green  control plane 1.31 -> 1.32     BLOCKED",
+				"                 shop/Deployment/cart: ImagePullBackOff of container web;",
+				"                 shop/Deployment/cart: ImagePullBackOff of container web;",
+				"                 shop/Deployment/cart: ImagePullBackOff of container web;",
+				"                 shop/Deployment/cart: ImagePullBackOff of container web;",
+				"                 shop/Deplo.."}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt.record.Time = at
+			m := view.Fold([]state.Record{plan, tt.record})
+			if diff := cmp.Diff(strings.Join(tt.want, "\n"), text.Line(m, tt.record)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestStatus(t *testing.T) {
 	all := records()
 	now := at.Add(30 * time.Minute)
@@ -156,7 +209,9 @@ func TestStatus(t *testing.T) {
 		"status-stopped": {all, "", "eksbg apply plans/shop-hot.yaml --approve cutover"},
 		"status-at-work": {all[:7], "ops@bastion, process 4711", ""},
 		"status-killed":  {all[:13], "", "eksbg apply plans/shop-hot.yaml"},
-		"status-closed":  {append(all[:11:11], state.Record{Kind: state.RecordClosed, Time: now}), "", ""},
+		"status-interrupted": {append(all[:6:6], state.Record{Seq: 7, Time: at.Add(7 * time.Minute), Kind: state.RecordFailed, Step: "green/control-plane/1.32", Text: "interrupted during green/control-plane/1.32", Exit: new(130)},
+			state.Record{Seq: 8, Time: at.Add(7 * time.Minute), Kind: state.RecordStopped, Text: "interrupted during green/control-plane/1.32", Exit: new(130), Next: "eksbg apply plans/shop-hot.yaml --yes"}), "", "eksbg apply plans/shop-hot.yaml --yes"},
+		"status-closed": {append(all[:11:11], state.Record{Kind: state.RecordClosed, Time: now}), "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b bytes.Buffer

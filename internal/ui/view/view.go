@@ -17,6 +17,9 @@ const (
 	Running StepState = "running"
 	Done    StepState = "done"
 	Failed  StepState = "failed"
+	// Stopped is a step that nothing is wrong with: it was interrupted, or waits for
+	// somebody or something, and goes on with the same command.
+	Stopped StepState = "stopped"
 )
 
 // Step is one step of the run with what is known of it.
@@ -181,7 +184,23 @@ func (m *Model) step(r state.Record) {
 		s.State, s.Ended = Done, r.Time
 	case state.RecordFailed:
 		s.State, s.Ended = Failed, r.Time
+		if Resumable(r) {
+			s.State = Stopped
+		}
 	}
+}
+
+// Resumable tells whether a step that did not get done was only stopped: nothing is wrong
+// with it. Records of older journals do not say and count as failed.
+func Resumable(r state.Record) bool {
+	if r.Exit == nil {
+		return false
+	}
+	switch state.Exit(*r.Exit) {
+	case state.ExitInterrupted, state.ExitResumable, state.ExitLocked, state.ExitConsent:
+		return true
+	}
+	return false
 }
 
 func (m *Model) gate(r state.Record) {
