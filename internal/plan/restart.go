@@ -47,7 +47,7 @@ func (b *builder) restart(side state.Side, to, id, cause string) {
 	lo, hi := restartTime(items, b.file.Restart.MaxParallel)
 	b.add(state.StepSpec{
 		ID: id, Phase: phase, Kind: state.KindRestart, Side: side, Approval: phase == state.PhaseRestartLive,
-		Title: fmt.Sprintf("restart %d pods of %d owners", pods, len(items)), Changes: restartChanges(items, b.file.Restart.MaxParallel),
+		Title: fmt.Sprintf("restart %s of %s", count(pods, "pod"), count(len(items), "owner")), Changes: restartChanges(items, b.file.Restart.MaxParallel),
 		Expect: expect(lo, hi), To: to, Cause: cause,
 	})
 }
@@ -65,9 +65,17 @@ func restartChanges(items []survey.Item, parallel int) string {
 		}
 	}
 	if others == 0 {
-		return fmt.Sprintf("%d rollouts, %d at once", rollouts, parallel)
+		return fmt.Sprintf("%s, %d at once", count(rollouts, "rollout"), parallel)
 	}
 	return fmt.Sprintf("%d rolled, %d otherwise", rollouts, others)
+}
+
+// count says how many there are of something.
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // restartTime is the critical path that the parallelism allows: CoreDNS first, then

@@ -243,11 +243,11 @@ func (c *campaign) works(l *look) []*work {
 	return append(begun, fresh...)
 }
 
-// sync waits until the watches show the whole cluster.
+// sync waits until the watches show the whole cluster, and have been counted.
 func (c *campaign) sync(ctx context.Context) error {
 	begin := c.Clock.Now()
-	for _, informer := range c.mirror.informers() {
-		for !informer.HasSynced() {
+	for _, told := range c.mirror.told {
+		for !told.HasSynced() {
 			text, fatal := c.mirror.trouble()
 			switch {
 			case fatal != nil:
@@ -259,7 +259,7 @@ func (c *campaign) sync(ctx context.Context) error {
 			case text != "":
 				c.rec.Waiting(text)
 			}
-			if err := c.pauseFor(ctx, informer.HasSyncedChecker().Done(), c.Clock.Now().Add(c.Heartbeat)); err != nil {
+			if err := c.pauseFor(ctx, told.HasSyncedChecker().Done(), c.Clock.Now().Add(c.Heartbeat)); err != nil {
 				return err
 			}
 		}

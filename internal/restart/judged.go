@@ -84,7 +84,7 @@ func (j judged) differs(now judged) string {
 	case is == nil || is.UID != was.UID:
 		out = append(out, "it was deleted or made anew")
 	default:
-		say(is.Replicas != was.Replicas, "%d replicas, not %d", is.Replicas, was.Replicas)
+		say(is.Replicas != was.Replicas, "%s, not %d", plural(int(is.Replicas), "replica"), was.Replicas)
 		say(is.Strategy != was.Strategy, "strategy %s, not %s", is.Strategy, was.Strategy)
 		say(is.MaxSurge != was.MaxSurge || is.MaxUnavailable != was.MaxUnavailable, "maxSurge %d and maxUnavailable %d, not %d and %d",
 			is.MaxSurge, is.MaxUnavailable, was.MaxSurge, was.MaxUnavailable)

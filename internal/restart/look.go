@@ -98,7 +98,11 @@ func (r *Restart) sort(l *looking, it survey.Item, reverted map[string]string) {
 		switch {
 		case who != "":
 			it.Method, it.Reason = survey.None, revertedText(who)
-			it.Cure = "keep the annotation out of what is applied, or have its pods evicted one by one: restart.allow {owner: " + name + ", action: evict, reason: …}"
+			again := ""
+			if a.Number < maxAttempts {
+				again = ", and the same command restarts it anew"
+			}
+			it.Cure = "keep the annotation out of what is applied" + again + "; or have its pods evicted one by one: restart.allow {owner: " + name + ", action: evict, reason: …}"
 		case !a.Open && a.Number >= maxAttempts && whole(w):
 			it.Method, it.Reason = survey.None, exhausted(a, w.RestartedAt)
 		}

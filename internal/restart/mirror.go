@@ -51,6 +51,10 @@ type mirror struct {
 	replicaSets, pods cache.SharedIndexInformer
 	nodes, budgets    cache.SharedIndexInformer
 
+	// told are what the watches tell of all changes: done with the first list, each, once
+	// this mirror has heard of all that it holds.
+	told []cache.ResourceEventHandlerRegistration
+
 	mu sync.Mutex
 	// complaints are what the watches fail with by resource, until they work again; fatal
 	// is set when one will not come back by itself.
@@ -78,8 +82,9 @@ type complaint struct {
 // (0.8 s, doubled each time) make that some ten seconds.
 const mostDenied = 5
 
-// openMirror starts the watches; they show the whole cluster once all of informers
-// have synced. minor is the one that kubelets must have. The caller closes the mirror.
+// openMirror starts the watches; they show the whole cluster, and count counts all of
+// it, once all of told have synced. minor is the one that kubelets must have. The caller
+// closes the mirror.
 func openMirror(ctx context.Context, client kubernetes.Interface, minor string, replicationControllers bool) (*mirror, error) {
 	m := &mirror{factory: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(slim)),
 		minor: minor, wake: make(chan struct{}, 1), dirty: map[string]bool{}, counted: map[string]bool{}, complaints: map[string]complaint{}}
@@ -100,10 +105,10 @@ func openMirror(ctx context.Context, client kubernetes.Interface, minor string, 
 		if i == m.budgets {
 			changed = func(obj any) { m.works(resource); m.budgetChanged(obj) }
 		}
-		_, handlerErr := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		told, handlerErr := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: changed, UpdateFunc: func(_, obj any) { changed(obj) }, DeleteFunc: changed,
 		})
-		err = errors.Join(err, handlerErr)
+		m.told, err = append(m.told, told), errors.Join(err, handlerErr)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("prepare the watches: %w", err)

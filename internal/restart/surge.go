@@ -82,7 +82,7 @@ func (c *campaign) grow(ctx context.Context, w *work) error {
 		c.refuse(w, "changed by somebody else at the same moment", err)
 		return nil
 	}
-	return c.sent(w, seq, answer{err: err, did: fmt.Sprintf("%d replicas for a while instead of %d", v.Desired+1, v.Desired),
+	return c.sent(w, seq, answer{err: err, did: fmt.Sprintf("%s for a while instead of %d", plural(int(v.Desired)+1, "replica"), v.Desired),
 		what: "surge", verb: "patch " + resource(w.item.Owner), at: l})
 }
 
@@ -207,9 +207,9 @@ func (c *campaign) restore(ctx context.Context, w *work, e *entry) error {
 	case live.mark != e.Mark:
 		return c.settle(e.Seq, state.Unknown, w.name+": its replicas are no longer eksbg's to put back", landed{})
 	default:
-		to, text := e.From, fmt.Sprintf("%s: put back to %d replicas", w.name, e.From)
+		to, text := e.From, fmt.Sprintf("%s: put back to %s", w.name, plural(int(e.From), "replica"))
 		if live.replicas != e.To {
-			to, text = live.replicas, fmt.Sprintf("%s: somebody has set %d replicas meanwhile, which stay", w.name, live.replicas)
+			to, text = live.replicas, fmt.Sprintf("%s: somebody has set %s meanwhile, and that stays", w.name, plural(int(live.replicas), "replica"))
 		}
 		var l landed
 		if l, err = c.patchReplicas(ctx, w.item.Owner, to, nil, live.version); err == nil {
