@@ -244,7 +244,7 @@ func (a *applied) begin(ctx context.Context) error {
 		return fmt.Errorf("--until %s: this plan has no such step; eksbg plan -o json names them", a.o.until)
 	}
 	if !a.o.yes {
-		ok, err := ask(ctx, a.o.streams, fmt.Sprintf("\nRun these %d steps? Only 'yes' goes on: ", len(p.Steps)))
+		ok, err := ask(ctx, a.o.streams, "\n"+question(len(p.Steps)))
 		if err != nil {
 			return a.session.explain(ctx, err)
 		}
@@ -267,6 +267,15 @@ func (a *applied) begin(ctx context.Context) error {
 	return nil
 }
 
+// question asks whether to run that many steps.
+func question(steps int) string {
+	these := "this step"
+	if steps > 1 {
+		these = fmt.Sprintf("these %d steps", steps)
+	}
+	return "Run " + these + "? Only 'yes' goes on: "
+}
+
 // plan reads the pair and works out what to do.
 func (a *applied) plan(ctx context.Context) (*state.Plan, error) {
 	if a.o.part.operation != "" {
@@ -286,7 +295,7 @@ func (a *applied) stillStands(ctx context.Context, p *state.Plan) (*state.Plan, 
 	if a.lock.Undisturbed() {
 		return p, nil
 	}
-	fmt.Fprintln(a.o.err, "Another run may have held the lock since this plan was made: looking at the pair again.")
+	a.o.say("Another run may have held the lock since this plan was made: looking at the pair again.")
 	again, err := a.plan(ctx)
 	if err != nil {
 		return nil, err

@@ -77,7 +77,7 @@ func (a *applied) readTraffic(ctx context.Context, m *view.Model) {
 	for _, t := range a.session.traffic {
 		s, err := t.Read(ctx)
 		if err != nil {
-			fmt.Fprintln(a.o.err, clean("The weights cannot be read now, and are shown as last recorded: "+err.Error()))
+			a.o.say("The weights cannot be read now, and are shown as last recorded: " + err.Error())
 			return
 		}
 		shares = append(shares, s)

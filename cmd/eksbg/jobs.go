@@ -44,7 +44,7 @@ func (a *applied) remedies(ctx context.Context) {
 	}
 	inv, err := a.session.inventory(a.o.part.side)(run.Reading(ctx))
 	if err != nil {
-		fmt.Fprintf(a.o.err, "What is left on %s could not be read: %s\n", a.o.part.side, state.Clean(shortly(err)))
+		a.o.say(fmt.Sprintf("What is left on %s could not be read: %s", a.o.part.side, shortly(err)))
 		return
 	}
 	age := a.file.Restart.FinishedAge.D()

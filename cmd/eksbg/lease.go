@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"os"
 	"sync"
 	"syscall"
@@ -21,12 +20,6 @@ import (
 // leases are the clusters of the pair that exist, for the lock. lax gives a cluster
 // whose API server does not answer as well: it is tried again with every call.
 func (s *session) leases(ctx context.Context, lax bool) ([]lease.Cluster, error) {
-	names := map[state.Side]string{state.Blue: s.file.Clusters.Blue.Name, state.Green: s.file.Clusters.Green.Name}
-	if names[state.Blue] == names[state.Green] { // in two accounts
-		for side, name := range names {
-			names[side] = name + " (" + string(side) + ")"
-		}
-	}
 	there, errs := make([]bool, len(state.Sides)), make([]error, len(state.Sides))
 	var wg sync.WaitGroup
 	for i, side := range state.Sides {
@@ -45,10 +38,20 @@ func (s *session) leases(ctx context.Context, lax bool) ([]lease.Cluster, error)
 	var out []lease.Cluster
 	for i, side := range state.Sides {
 		if there[i] {
-			out = append(out, lease.Cluster{Name: names[side], Leases: &sideLeases{s, side}})
+			out = append(out, s.lockOf(side))
 		}
 	}
 	return out, nil
+}
+
+// lockOf is one side's cluster, for the lock.
+func (s *session) lockOf(side state.Side) lease.Cluster {
+	names := map[state.Side]string{state.Blue: s.file.Clusters.Blue.Name, state.Green: s.file.Clusters.Green.Name}
+	name := names[side]
+	if names[state.Blue] == names[state.Green] { // in two accounts
+		name += " (" + string(side) + ")"
+	}
+	return lease.Cluster{Name: name, Leases: &sideLeases{s, side}}
 }
 
 // sideLeases are the Leases of one side's cluster, which is reached when first needed.
@@ -155,7 +158,7 @@ func (a *applied) takeLock(ctx context.Context, runID string, records []state.Re
 	}
 	a.lock, err = lease.Take(tctx, lease.Options{
 		Clusters: clusters, Holder: holder, Clock: s.clock, Seen: a.seen, Dead: goneProcess,
-		Waiting:  func(text string) { fmt.Fprintf(s.err, "%s  %s\n", s.clock.Now().UTC().Format("15:04:05"), text) },
+		Waiting:  s.logged,
 		Note:     a.note,
 		Lost:     func(lost *lease.Lost) { a.cancel(lost) },
 		Tolerate: func(err error) bool { return moving && tolerable(err) },
@@ -201,7 +204,7 @@ func (a *applied) use(j *state.Journal) {
 	a.notes = nil
 	a.noteMu.Unlock()
 	for _, text := range notes {
-		fmt.Fprintln(a.o.err, text)
+		a.o.say(text)
 		a.note(text)
 	}
 }
@@ -212,7 +215,7 @@ func (a *applied) unlock(ctx context.Context) {
 		return
 	}
 	if err := a.lock.Release(ctx); err != nil {
-		fmt.Fprintln(a.o.err, clean(err.Error()))
+		a.o.say(err.Error())
 	}
 }
 

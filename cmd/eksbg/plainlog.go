@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -10,6 +11,21 @@ import (
 	"github.com/eksbg/eksbg/internal/ui/text"
 	"github.com/eksbg/eksbg/internal/ui/view"
 )
+
+// say prints a sentence for people, wrapped.
+func (s streams) say(sentence string) { s.wrap("", "", sentence) }
+
+// logged prints what happens beside the records of a run, as a line between theirs.
+func (s streams) logged(what string) {
+	s.wrap(s.clock.Now().UTC().Format("15:04:05")+"  ", "          ", what)
+}
+
+// wrap writes wrapped text at once, so that no line of the log comes between.
+func (s streams) wrap(first, rest, what string) {
+	var b strings.Builder
+	text.Wrap(&b, first, rest, clean(what))
+	fmt.Fprint(s.err, b.String())
+}
 
 // heartbeat is how often a step that only waits is heard of in the plain log.
 const heartbeat = 30 * time.Second

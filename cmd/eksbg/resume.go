@@ -84,7 +84,8 @@ func (a *applied) resume(ctx context.Context, j *state.Journal, recovery state.R
 		_ = j.Close()
 		return err
 	}
-	fmt.Fprintf(a.o.err, "Going on with run %s from %s: %s\n\n", j.Plan().Run, j.Plan().CreatedAt.UTC().Format(time.DateTime), say)
+	a.o.say(fmt.Sprintf("Going on with run %s from %s UTC: %s", j.Plan().Run, j.Plan().CreatedAt.UTC().Format(time.DateTime), say))
+	fmt.Fprintln(a.o.err)
 	a.use(j)
 	return nil
 }
@@ -98,7 +99,7 @@ func (a *applied) sameFile(j *state.Journal) error {
 		return nil
 	}
 	if p.Operation != "" { // goes to no version and moves no traffic
-		fmt.Fprintln(a.o.err, "The plan file changed since the run began; what it says of restarts is used as it is now.")
+		a.o.say("The plan file changed since the run began; what it says of restarts is used as it is now.")
 		return nil
 	}
 	var differs []string
@@ -117,7 +118,7 @@ func (a *applied) sameFile(j *state.Journal) error {
 			Cure: "write these into the plan file again to finish the run; holds, gates, waivers and skips may change\n" +
 				statusCommand(a.o.path, a.o.state) + "\n" + applyCommand(a.o.path, a.o.state)}
 	}
-	fmt.Fprintln(a.o.err, "The plan file changed since the run began; its holds, gates, waivers and skips are used as they are now.")
+	a.o.say("The plan file changed since the run began; its holds, gates, waivers and skips are used as they are now.")
 	return nil
 }
 

@@ -73,8 +73,7 @@ func (s *session) trafficAccount() aws.Account {
 func (s *session) retryOptions() aws.Options {
 	return aws.Options{OnRetry: func(call string, attempt int, err error, next time.Duration) {
 		if attempt > 2 { // the first ones are everyday
-			fmt.Fprintf(s.err, "%s  %s: %s; attempt %d in %s\n", s.clock.Now().UTC().Format("15:04:05"), call,
-				state.Clean(shortly(err)), attempt+1, next.Round(100*time.Millisecond))
+			s.logged(fmt.Sprintf("%s: %s; attempt %d in %s", call, shortly(err), attempt+1, next.Round(100*time.Millisecond)))
 		}
 	}}
 }
@@ -266,7 +265,7 @@ func (s *session) verify(ctx context.Context, j *state.Journal) (unverified bool
 		}
 		out, err := s.eks[side].DescribeCluster(ctx, &eks.DescribeClusterInput{Name: awssdk.String(name)})
 		if moving && aws.IsUnavailable(err) {
-			fmt.Fprintln(s.err, "EKS does not answer. The present stage is held and judged without it; no further one begins.")
+			s.say("EKS does not answer. The present stage is held and judged without it; no further one begins.")
 			return true, nil
 		}
 		if err != nil && changed && aws.IsUnavailable(err) {
@@ -342,7 +341,7 @@ func (s *session) arn(ctx context.Context) string {
 	defer cancel()
 	arn, err := aws.WhoAmI(ctx, sts.NewFromConfig(s.configs[s.trafficAccount()]))
 	if err != nil {
-		fmt.Fprintf(s.err, "Who runs this is recorded without its ARN: %s\n", state.Clean(shortly(err)))
+		s.say("Who runs this is recorded without its ARN: " + shortly(err))
 	}
 	s.caller = &arn
 	return arn

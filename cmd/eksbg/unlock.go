@@ -4,24 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"time"
+	"sync"
 
 	"github.com/spf13/cobra"
 
+	"github.com/eksbg/eksbg/internal/aws"
 	"github.com/eksbg/eksbg/internal/lease"
 	"github.com/eksbg/eksbg/internal/planfile"
 	"github.com/eksbg/eksbg/internal/run"
 	"github.com/eksbg/eksbg/internal/state"
-	"github.com/eksbg/eksbg/internal/ui/text"
 )
 
 type unlockOptions struct {
 	streams
-	path  string
-	state string
-	yes   bool
-	force bool
+	path   string
+	state  string
+	output string
+	yes    bool
+	force  bool
 }
 
 func newUnlockCommand(s streams, runF func(context.Context, *unlockOptions) error) *cobra.Command {
@@ -45,14 +45,51 @@ func newUnlockCommand(s streams, runF func(context.Context, *unlockOptions) erro
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "take the locks away without asking")
 	cmd.Flags().BoolVar(&o.force, "force", false, "take them away from a process of this machine too that still runs")
 	cmd.Flags().StringVar(&o.state, "state", "", "the journal `FILE` (default .eksbg/NAME.journal beside the plan file)")
+	cmd.Flags().StringVarP(&o.output, "output", "o", "text", "text or json")
 	return cmd
 }
 
+// locked is what unlock found, and did.
+type locked struct {
+	// journal is its path, busy true where local, a process on this machine, holds it.
+	journal string
+	local   state.Who
+	busy    bool
+	// clusters are those that exist or of which nobody knows whether they do, blue first.
+	clusters []*lockedCluster
+}
+
+// lockedCluster is the lock of one side's cluster.
+type lockedCluster struct {
+	side state.Side
+	name string
+	// found is nil where the lock could not be read; err says why.
+	found *lease.Found
+	err   error
+	// cleared is true once it was taken away.
+	cleared bool
+}
+
 func runUnlock(ctx context.Context, o *unlockOptions) error {
+	l := &locked{}
+	err := o.unlock(ctx, l)
+	if o.output == "json" {
+		return l.writeJSON(o.streams, err)
+	}
+	return err
+}
+
+// unlock looks, shows, asks, and takes away. l holds what it found, however it ends.
+func (o *unlockOptions) unlock(ctx context.Context, l *locked) error {
+	if o.output != "text" && o.output != "json" {
+		return fmt.Errorf("-o %s: text or json", o.output)
+	}
 	f, err := planfile.Load(o.path)
 	if err != nil {
 		return err
 	}
+	l.journal = journalPath(o.path, f.Name, o.state)
+	l.local, l.busy = state.Holder(l.journal)
 	ctx, stopSignals := withSignals(ctx, o.streams, finishing)
 	defer stopSignals()
 	s, err := newSession(o.streams, o.path, f)
@@ -60,60 +97,73 @@ func runUnlock(ctx context.Context, o *unlockOptions) error {
 		return err
 	}
 	ctx = run.Reading(ctx)
-	if err := s.connect(ctx); err != nil {
+	if err := s.load(ctx); err != nil {
 		return s.explain(ctx, err)
 	}
-	clusters, err := s.leases(ctx, true)
-	if err != nil {
+	l.clusters = s.inspectLocks(ctx)
+	o.show(l)
+	var errs []error
+	for _, c := range l.clusters {
+		errs = append(errs, c.err)
+	}
+	if err := errors.Join(errs...); err != nil {
 		return s.explain(ctx, err)
 	}
-	found, readErr := inspectAll(ctx, clusters)
-	path := journalPath(o.path, f.Name, o.state)
-	local, busy := state.Holder(path)
-	showLocks(o, path, local, busy, found)
-	if readErr != nil {
-		return s.explain(ctx, readErr)
-	}
-	return o.clear(ctx, s, found, local, busy)
+	return o.clear(ctx, s, l)
 }
 
-// inspectAll reads the locks that can be read.
-func inspectAll(ctx context.Context, clusters []lease.Cluster) (found []*lease.Found, err error) {
-	for _, c := range clusters {
-		f, e := lease.Inspect(ctx, c)
-		if e != nil {
-			err = errors.Join(err, e)
-			continue
-		}
-		found = append(found, f)
+// inspectLocks reads the locks of both clusters at the same time. A cluster that does
+// not exist is left out.
+func (s *session) inspectLocks(ctx context.Context) []*lockedCluster {
+	all := make([]*lockedCluster, len(state.Sides))
+	var wg sync.WaitGroup
+	for i, side := range state.Sides {
+		wg.Go(func() {
+			lock := s.lockOf(side)
+			c := &lockedCluster{side: side, name: lock.Name}
+			if _, c.err = s.open(ctx, side); aws.IsNotFound(c.err) {
+				return
+			}
+			if c.err == nil {
+				c.found, c.err = lease.Inspect(ctx, lock)
+			}
+			all[i] = c
+		})
 	}
-	return found, err
+	wg.Wait()
+	var out []*lockedCluster
+	for _, c := range all {
+		if c != nil {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// held are the clusters whose lock somebody has.
+func (l *locked) held() []*lockedCluster {
+	var out []*lockedCluster
+	for _, c := range l.clusters {
+		if c.found != nil && c.found.Held {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 // clear asks, and takes away what was shown.
-func (o *unlockOptions) clear(ctx context.Context, s *session, found []*lease.Found, local state.Who, busy bool) error {
-	again := withState("eksbg unlock "+shellQuote(o.path), o.state)
-	var held []*lease.Found
-	for _, f := range found {
-		if f.Held {
-			held = append(held, f)
-		}
+func (o *unlockOptions) clear(ctx context.Context, s *session, l *locked) error {
+	held := l.held()
+	if err := o.refuse(l, held); err != nil {
+		return err
 	}
-	alive := slices.IndexFunc(held, func(f *lease.Found) bool { return livingProcess(f.Holder) })
-	switch {
-	case alive >= 0 && !busy && !o.force:
-		who := held[alive].Holder.Who
-		return &state.Stop{Code: state.ExitLocked, Why: "a process on this machine holds the lock and still runs, with another journal: " + who.String(),
-			Cure: fmt.Sprintf("stop it with Ctrl-C, or with kill %d: it gives its locks back; to take them away all the same\n%s --force", who.PID, again)}
-	case busy:
-		return &state.Stop{Code: state.ExitLocked, Why: "a process on this machine is at work on this pair: " + local.String(),
-			Cure: fmt.Sprintf("stop it with Ctrl-C, or with kill %d: it gives its locks back", local.PID)}
-	case len(held) == 0:
-		fmt.Fprintln(o.out, "\nNothing to unlock.")
+	if len(held) == 0 {
+		if o.output == "text" {
+			fmt.Fprintln(o.out, "\nNothing to unlock.")
+		}
 		return nil
-	case !o.yes && !o.interactive:
-		return &state.Stop{Code: state.ExitConsent, Why: "there is no terminal to ask on, and --yes was not given", Cure: again + " --yes"}
-	case !o.yes:
+	}
+	if !o.yes {
 		ok, err := ask(ctx, o.streams, "\nMake sure that this process is gone: two that change the same pair are an outage.\nTake its locks away? Only 'yes' does: ")
 		if err != nil {
 			return s.explain(ctx, err)
@@ -127,17 +177,41 @@ func (o *unlockOptions) clear(ctx context.Context, s *session, found []*lease.Fo
 		return err
 	}
 	var errs []error
-	for _, f := range held {
-		if err := f.Clear(ctx, by, o.clock); err != nil {
+	for _, c := range held {
+		if err := c.found.Clear(ctx, by, o.clock); err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		fmt.Fprintf(o.out, "Unlocked    %s\n", f.Cluster.Name)
+		c.cleared = true
+		if o.output == "text" {
+			fmt.Fprintf(o.out, "Unlocked    %s\n", c.name)
+		}
 	}
 	if err := errors.Join(errs...); errors.Is(err, lease.ErrMoved) {
-		return &state.Stop{Code: state.ExitLocked, Why: err.Error(), Cure: "look again: " + again}
+		return &state.Stop{Code: state.ExitLocked, Why: err.Error(), Cure: "look again: " + o.again()}
 	} else if err != nil {
 		return s.explain(ctx, err)
+	}
+	return nil
+}
+
+// again is the command itself.
+func (o *unlockOptions) again() string { return withState("eksbg unlock "+shellQuote(o.path), o.state) }
+
+// refuse is why the locks are not even asked about, or nil.
+func (o *unlockOptions) refuse(l *locked, held []*lockedCluster) error {
+	if l.busy {
+		return &state.Stop{Code: state.ExitLocked, Why: "a process on this machine is at work on this pair: " + l.local.String(),
+			Cure: fmt.Sprintf("stop it with Ctrl-C, or with kill %d: it gives its locks back", l.local.PID)}
+	}
+	for _, c := range held {
+		if who := c.found.Holder.Who; livingProcess(c.found.Holder) && !o.force {
+			return &state.Stop{Code: state.ExitLocked, Why: "a process on this machine holds the lock and still runs, with another journal: " + who.String(),
+				Cure: fmt.Sprintf("stop it with Ctrl-C, or with kill %d: it gives its locks back; to take them away all the same\n%s --force", who.PID, o.again())}
+		}
+	}
+	if len(held) > 0 && !o.yes && !o.interactive {
+		return &state.Stop{Code: state.ExitConsent, Why: "there is no terminal to ask on, and --yes was not given", Cure: o.again() + " --yes"}
 	}
 	return nil
 }
@@ -147,49 +221,4 @@ func (o *unlockOptions) clear(ctx context.Context, s *session, found []*lease.Fo
 func livingProcess(h lease.Holder) bool {
 	here := machine()
 	return here != "" && h.Machine == here && h.Who.PID > 0 && !goneProcess(h)
-}
-
-// showLocks prints who holds what, one holder a paragraph.
-func showLocks(o *unlockOptions, path string, local state.Who, busy bool, found []*lease.Found) {
-	say := func(first, s string) {
-		text.Wrap(o.out, fmt.Sprintf("%-11s ", first), "            ", clean(s))
-	}
-	if busy {
-		say("Journal", path+": in use by "+local.String())
-	} else {
-		say("Journal", path+": no process on this machine")
-	}
-	for _, f := range found {
-		say("Cluster", f.Cluster.Name+": "+lockState(f))
-		if !f.Held {
-			continue
-		}
-		say("  by", f.Holder.Who.String())
-		if f.Holder.Operation != "" || f.Holder.Run != "" {
-			say("  for", fmt.Sprintf("%s of %s, run %s", f.Holder.Operation, f.Holder.Pair, f.Holder.Run))
-		}
-		say("  since", f.Holder.Since.UTC().Format(time.DateTime)+" UTC")
-		say("  renewed", renewedText(f.Holder.Renewed, o.clock.Now()))
-		if goneProcess(f.Holder) {
-			say("", "That process ran on this machine and is gone: the next command takes the lock over at once.")
-		}
-	}
-}
-
-func lockState(f *lease.Found) string {
-	switch {
-	case f.Held:
-		return "locked"
-	case f.Holder == lease.Holder{}:
-		return "free, never locked"
-	}
-	return "free; last held by " + f.Holder.String()
-}
-
-func renewedText(at, now time.Time) string {
-	out := at.UTC().Format(time.DateTime) + " UTC"
-	if ago := now.Sub(at).Round(time.Second); ago >= 0 {
-		out += fmt.Sprintf(", %s ago if the clocks agree", ago)
-	}
-	return out
 }
