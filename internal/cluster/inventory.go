@@ -54,7 +54,9 @@ type Job struct {
 // CronJob is one CronJob.
 type CronJob struct {
 	Owner
-	Suspended bool `json:"suspended,omitempty"`
+	// ResourceVersion is the version of the object that all this is of.
+	ResourceVersion string `json:"resourceVersion,omitempty"`
+	Suspended       bool   `json:"suspended,omitempty"`
 	// KeepSucceeded and KeepFailed are its history limits (the API's defaults: 3 and 1).
 	KeepSucceeded int32 `json:"keepSucceeded"`
 	KeepFailed    int32 `json:"keepFailed"`

@@ -40,12 +40,13 @@ func job(j *batchv1.Job) Job {
 // cronJob keeps what is used of a CronJob.
 func cronJob(j *batchv1.CronJob) CronJob {
 	out := CronJob{
-		Owner:         Owner{APIVersion: "batch/v1", Namespace: j.Namespace, Kind: "CronJob", Name: j.Name, UID: string(j.UID)},
-		Suspended:     j.Spec.Suspend != nil && *j.Spec.Suspend,
-		KeepSucceeded: defaultKeepSucceeded,
-		KeepFailed:    defaultKeepFailed,
-		TTL:           j.Spec.JobTemplate.Spec.TTLSecondsAfterFinished,
-		Mark:          j.Annotations[SuspendAnnotation],
+		Owner:           Owner{APIVersion: "batch/v1", Namespace: j.Namespace, Kind: "CronJob", Name: j.Name, UID: string(j.UID)},
+		ResourceVersion: j.ResourceVersion,
+		Suspended:       j.Spec.Suspend != nil && *j.Spec.Suspend,
+		KeepSucceeded:   defaultKeepSucceeded,
+		KeepFailed:      defaultKeepFailed,
+		TTL:             j.Spec.JobTemplate.Spec.TTLSecondsAfterFinished,
+		Mark:            j.Annotations[SuspendAnnotation],
 	}
 	if n := j.Spec.SuccessfulJobsHistoryLimit; n != nil {
 		out.KeepSucceeded = *n

@@ -28,7 +28,8 @@ var (
 var (
 	podKeys      = []string{labelProfile, annotationCapacity, mirrorAnnotation}
 	nodeKeys     = []string{labelCompute, labelProfile, labelOldZone, corev1.LabelTopologyZone, string(corev1.NodeReady)}
-	workloadKeys = []string{RestartedAtAnnotation}
+	workloadKeys = []string{RestartedAtAnnotation, SurgeAnnotation}
+	cronJobKeys  = []string{SuspendAnnotation}
 )
 
 // keepTemplate is of a pod template its annotations and its priority class.
@@ -49,25 +50,25 @@ var keepNode = message{
 }
 
 var keepDeployment = message{
-	fieldMeta:   keepMeta,
+	fieldMeta:   both(keepMeta, keepAnnotations),
 	fieldSpec:   {1: nil, 3: keepTemplate, 4: nil, 7: nil}, // replicas, template, strategy, paused
 	fieldStatus: {1: nil, 2: nil, 3: nil, 7: nil},          // observedGeneration, replicas, updatedReplicas, readyReplicas
 }
 
 var keepStatefulSet = message{
-	fieldMeta:   keepMeta,
+	fieldMeta:   both(keepMeta, keepAnnotations),
 	fieldSpec:   {1: nil, 3: keepTemplate, 6: nil, 7: nil, 11: nil}, // replicas, template, podManagementPolicy, updateStrategy, ordinals
 	fieldStatus: {1: nil, 2: nil, 3: nil, 5: nil},                   // observedGeneration, replicas, readyReplicas, updatedReplicas
 }
 
 var keepDaemonSet = message{
-	fieldMeta:   keepMeta,
+	fieldMeta:   both(keepMeta, keepAnnotations),
 	fieldSpec:   {2: keepTemplate, 3: nil},                // template, updateStrategy
 	fieldStatus: {1: nil, 3: nil, 4: nil, 5: nil, 6: nil}, // current, desired, ready, observedGeneration, updated
 }
 
 var keepReplicaSet = message{
-	fieldMeta:   keepMeta,
+	fieldMeta:   both(keepMeta, keepAnnotations),
 	fieldSpec:   {1: nil, 3: keepTemplate},
 	fieldStatus: {1: nil, 3: nil, 4: nil}, // replicas, observedGeneration, readyReplicas
 }
@@ -82,7 +83,7 @@ var keepJob = message{
 }
 
 var keepCronJob = message{
-	fieldMeta: keepMeta,
+	fieldMeta: both(keepMeta, keepAnnotations, message{6: nil}),         // and resourceVersion
 	fieldSpec: {4: nil, 5: message{2: message{8: nil}}, 6: nil, 7: nil}, // suspend, jobTemplate.spec.ttlSecondsAfterFinished, the limits
 }
 

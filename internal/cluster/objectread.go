@@ -235,7 +235,7 @@ func (r *reading) addJob(o *batchv1.Job) {
 
 func (r *reading) readCronJobs(ctx context.Context, b *bench) error {
 	return read(ctx, b, list[batchv1.CronJob]{
-		resource: "cronjobs.batch", client: r.client.kube.BatchV1().RESTClient(), keep: keepCronJob,
+		resource: "cronjobs.batch", client: r.client.kube.BatchV1().RESTClient(), keep: keepCronJob, keys: cronJobKeys,
 		start: func() { r.inv.CronJobs = nil },
 		each:  func(o *batchv1.CronJob) { r.inv.CronJobs = append(r.inv.CronJobs, cronJob(o)) },
 	})

@@ -23,10 +23,10 @@ import (
 )
 
 // used are the keys of labels and annotations that the conversions look at, and "app".
-var used = map[string]bool{"app": true}
+var used = map[string]bool{"app": true, SurgeAnnotation: true, SuspendAnnotation: true}
 
 func init() {
-	for _, key := range slices.Concat(podKeys, nodeKeys, workloadKeys) {
+	for _, key := range slices.Concat(podKeys, nodeKeys, workloadKeys, cronJobKeys) {
 		used[key] = true
 	}
 }

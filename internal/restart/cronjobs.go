@@ -66,16 +66,18 @@ func (c *campaign) holdFirst(ctx context.Context, cj cluster.CronJob, mark strin
 	return c.hold(ctx, cj, seq, mark)
 }
 
-// hold suspends one CronJob whose intent is durable. One that was made anew since it was
-// listed is another one, with an intent of its own.
+// hold suspends one CronJob whose intent is durable, as it was listed: one that somebody
+// has suspended since stays theirs. One that was made anew since is another one, with an
+// intent of its own.
 func (c *campaign) hold(ctx context.Context, cj cluster.CronJob, seq int64, mark string) error {
 	var err error
+	version := cj.ResourceVersion
 	for range releases {
 		if err := c.guard("k8s:patch cronjobs", cj.String()); err != nil {
 			return err
 		}
 		var now *batchv1.CronJob
-		if now, err = c.patchCronJob(ctx, cj.Owner, true, &mark, "", cj.UID); err == nil {
+		if now, err = c.patchCronJob(ctx, cj.Owner, true, &mark, version, cj.UID); err == nil {
 			return c.settle(seq, state.Accepted, cj.String()+": suspended", landed{UID: cj.UID, Generation: now.Generation})
 		}
 		// The API server answers 422 to a UID that is not the object's, 409 where somebody
@@ -94,9 +96,14 @@ func (c *campaign) hold(ctx context.Context, cj cluster.CronJob, seq int64, mark
 			if err := c.settle(seq, state.Rejected, cj.String()+": it was made anew", landed{}); err != nil || suspended(live) {
 				return err
 			}
-			cj.UID = string(live.UID)
+			cj.UID, cj.ResourceVersion = string(live.UID), live.ResourceVersion
 			return c.holdFirst(ctx, cj, mark)
-		case apierrors.IsConflict(err):
+		case live != nil && live.Annotations[suspendAnnotation] == mark: // sent twice
+			return c.settle(seq, state.Found, cj.String()+": suspended", landed{UID: cj.UID, Generation: live.Generation})
+		case live != nil && suspended(live):
+			return c.settle(seq, state.Rejected, cj.String()+": somebody else has suspended it", landed{})
+		case apierrors.IsConflict(err) && live != nil:
+			version = live.ResourceVersion
 			continue
 		}
 		break
