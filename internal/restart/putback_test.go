@@ -84,13 +84,25 @@ func TestCronJobsThatChangeMeanwhile(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change  func(*bench)
 		results []state.Result
+		// theirs: somebody else holds it, and does so after the restart.
+		theirs bool
 	}{
 		"made anew": {func(b *bench) {
 			cj := b.cron("nightly").DeepCopy()
 			cj.UID = types.UID(fmt.Sprint("uid-", b.next()))
 			must(b.client.Tracker().Delete(cronJobsGVR, "shop", "nightly"))
 			b.put(cronJobsGVR, cj)
-		}, []state.Result{state.Rejected, state.Accepted, state.Succeeded}},
+		}, []state.Result{state.Rejected, state.Accepted, state.Succeeded}, false},
+		"suspended by somebody else": {func(b *bench) {
+			cj := b.cron("nightly").DeepCopy()
+			cj.ResourceVersion, cj.Spec.Suspend = fmt.Sprint(b.next()), new(true)
+			b.put(cronJobsGVR, cj)
+		}, []state.Result{state.Rejected}, true},
+		"run meanwhile": {func(b *bench) {
+			cj := b.cron("nightly").DeepCopy()
+			cj.ResourceVersion = fmt.Sprint(b.next())
+			b.put(cronJobsGVR, cj)
+		}, []state.Result{state.Accepted, state.Succeeded}, false},
 		"written at the same moment": {func(b *bench) {
 			n := 0
 			b.before = func(owner, _ string) error {
@@ -99,8 +111,8 @@ func TestCronJobsThatChangeMeanwhile(t *testing.T) {
 				}
 				return nil
 			}
-		}, []state.Result{state.Accepted, state.Succeeded}},
-		"gone": {func(b *bench) { must(b.client.Tracker().Delete(cronJobsGVR, "shop", "nightly")) }, []state.Result{state.Rejected}},
+		}, []state.Result{state.Accepted, state.Succeeded}, false},
+		"gone": {func(b *bench) { must(b.client.Tracker().Delete(cronJobsGVR, "shop", "nightly")) }, []state.Result{state.Rejected}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, b *bench) {
@@ -124,7 +136,7 @@ func TestCronJobsThatChangeMeanwhile(t *testing.T) {
 				if err := <-end; err != nil {
 					t.Fatal(err)
 				}
-				if name != "gone" && (suspended(b.cron("nightly")) || len(b.cron("nightly").Annotations) > 0) {
+				if name != "gone" && (suspended(b.cron("nightly")) != tt.theirs || len(b.cron("nightly").Annotations) > 0) {
 					t.Errorf("left with %v", b.cron("nightly").Annotations)
 				}
 				if got := b.journal.results("shop/CronJob/nightly"); !slices.Equal(got, tt.results) {

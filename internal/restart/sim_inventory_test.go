@@ -84,7 +84,7 @@ func (s *sim) others(ctx context.Context, inv *cluster.Inventory) {
 	must(err)
 	for i := range crons.Items {
 		cj := &crons.Items[i]
-		inv.CronJobs = append(inv.CronJobs, cluster.CronJob{Suspended: suspended(cj), Mark: cj.Annotations[suspendAnnotation],
+		inv.CronJobs = append(inv.CronJobs, cluster.CronJob{ResourceVersion: cj.ResourceVersion, Suspended: suspended(cj), Mark: cj.Annotations[suspendAnnotation],
 			Owner: cluster.Owner{APIVersion: "batch/v1", Namespace: cj.Namespace, Kind: "CronJob", Name: cj.Name, UID: string(cj.UID)}})
 	}
 	budgets, err := s.client.PolicyV1().PodDisruptionBudgets("").List(ctx, metav1.ListOptions{})
