@@ -85,16 +85,27 @@ type budgetKey struct{}
 
 // WithBudget returns a context whose calls are repeated for d at most, whatever the
 // endpoint answers, where that is less than the configuration's own budget. It is for
-// commands that only read: somebody waits in front of them, and nothing is half done.
-// An attempt on the wire is not cut.
+// reading before anything was changed: somebody waits in front of it, and nothing is half
+// done. An attempt on the wire is not cut.
 func WithBudget(ctx context.Context, d time.Duration) context.Context {
-	return context.WithValue(ctx, budgetKey{}, d)
+	return WithBudgetFunc(ctx, func() time.Duration { return d })
 }
 
-// Budget is what the context says, or the default given where it says nothing or more
+// WithBudgetFunc is WithBudget with a time that may change while a call is under way, as
+// WithPatienceFunc is; 0 or less is the configuration's own. f may be called by several
+// goroutines and must not block.
+func WithBudgetFunc(ctx context.Context, f func() time.Duration) context.Context {
+	return context.WithValue(ctx, budgetKey{}, f)
+}
+
+// Budget is what the context says now, or the default given where it says nothing or more
 // than that.
 func Budget(ctx context.Context, otherwise time.Duration) time.Duration {
-	if d, ok := ctx.Value(budgetKey{}).(time.Duration); ok && d > 0 && d < otherwise {
+	f, ok := ctx.Value(budgetKey{}).(func() time.Duration)
+	if !ok || f == nil {
+		return otherwise
+	}
+	if d := f(); d > 0 && d < otherwise {
 		return d
 	}
 	return otherwise

@@ -130,3 +130,49 @@ func TestFullPatienceBoundsNoAttempt(t *testing.T) {
 		t.Fatalf("got %v after %d requests, want attempts of their own length", err, len(arrived))
 	}
 }
+
+func TestBudget(t *testing.T) {
+	const own = 10 * time.Minute
+	bg := context.Background()
+	gives := func(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
+	for name, tc := range map[string]struct {
+		ctx  context.Context
+		want time.Duration
+	}{
+		"nothing said":        {bg, own},
+		"short":               {aws.WithBudget(bg, time.Second), time.Second},
+		"short, asked":        {aws.WithBudgetFunc(bg, gives(time.Second)), time.Second},
+		"zero is our own":     {aws.WithBudgetFunc(bg, gives(0)), own},
+		"longer than our own": {aws.WithBudget(bg, time.Hour), own},
+		"no function":         {aws.WithBudgetFunc(bg, nil), own},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := aws.Budget(tc.ctx, own); got != tc.want {
+				t.Errorf("got %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// What a call may be repeated for may shrink and grow while it is.
+func TestTheBudgetIsAskedAnew(t *testing.T) {
+	srv := serve(t, append(times(6, fails(503, "ServiceUnavailableException", "later")), ok)...)
+	var tried atomic.Int32
+	c := client(t, srv.URL, aws.Options{OnRetry: func(string, int, error, time.Duration) { tried.Add(1) }})
+	grows := aws.WithBudgetFunc(context.Background(), func() time.Duration { return time.Minute })
+	if v, err := read(grows, c); err != nil || v != "1.31" {
+		t.Fatalf("got %q, %v", v, err)
+	}
+	srv.calls.Store(0)
+	tried.Store(0)
+	shrinks := aws.WithBudgetFunc(context.Background(), func() time.Duration {
+		if tried.Load() > 0 {
+			return time.Nanosecond
+		}
+		return 0
+	})
+	var gave *aws.GaveUpError
+	if _, err := read(shrinks, c); !errors.As(err, &gave) || gave.Attempts != 2 {
+		t.Fatalf("got %v, want the second decision to use the new budget", err)
+	}
+}

@@ -111,7 +111,7 @@ func (l *retryLoop) HandleFinalize(ctx context.Context, in middleware.FinalizeIn
 	budget, cancel := context.WithTimeout(ctx, l.opt.Budget)
 	defer cancel()
 	one := newCall(name, l.opt, func() time.Duration { return Patience(ctx, l.opt.Patience) })
-	one.budget = Budget(ctx, l.opt.Budget)
+	one.budget = func() time.Duration { return Budget(ctx, l.opt.Budget) }
 	loop := retry.NewAttemptMiddleware(one, smithyhttp.RequestCloner, func(a *retry.Attempt) {
 		a.LogAttempts, a.OperationMeter = l.sdk.LogAttempts, l.sdk.OperationMeter
 		a.ClientSkew, a.DisableClockSkewCorrection = l.sdk.ClientSkew, l.sdk.DisableClockSkewCorrection
@@ -130,8 +130,8 @@ type call struct {
 	opt  Options
 	// patience is how long the endpoint may be silent, as it is at the moment.
 	patience func() time.Duration
-	// budget is how long the call is repeated.
-	budget time.Duration
+	// budget is how long the call is repeated, as it is at the moment.
+	budget func() time.Duration
 
 	began time.Time
 	// answered is when the endpoint last gave any HTTP answer, or when the call began.
@@ -142,7 +142,7 @@ type call struct {
 
 func newCall(name string, opt Options, patience func() time.Duration) *call {
 	now := opt.Clock.Now()
-	return &call{name: name, opt: opt, patience: patience, budget: opt.Budget, began: now, answered: now}
+	return &call{name: name, opt: opt, patience: patience, budget: func() time.Duration { return opt.Budget }, began: now, answered: now}
 }
 
 // bounded bounds each attempt by what is left of the patience.
@@ -180,7 +180,7 @@ func (c *call) RetryDelay(attempt int, err error) (time.Duration, error) {
 		c.answered = now
 	}
 	delay := c.opt.Backoff.Delay(attempt, isThrottle(err))
-	if now.Add(delay).Sub(c.answered) >= c.patience() || now.Add(delay).Sub(c.began) >= c.budget {
+	if now.Add(delay).Sub(c.answered) >= c.patience() || now.Add(delay).Sub(c.began) >= c.budget() {
 		return 0, c.giveUp()
 	}
 	if c.opt.OnRetry != nil {
