@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/eksbg/eksbg/internal/aws"
 	"github.com/eksbg/eksbg/internal/cluster"
 	"github.com/eksbg/eksbg/internal/plan"
 	"github.com/eksbg/eksbg/internal/planfile"
@@ -57,6 +57,10 @@ func newLagCommand(s streams, runF func(context.Context, *lagOptions) error) *co
 type lagging struct {
 	sides []state.Side
 	views map[state.Side]text.LagView
+	// names are the clusters' as the plan file has them.
+	names map[state.Side]string
+	// unread are the clusters that could not be read while another one was, and why.
+	unread map[state.Side]error
 	// liveUnknown says why it could not be told which cluster has traffic; outages then
 	// count as if both had it.
 	liveUnknown string
@@ -66,6 +70,9 @@ type lagging struct {
 
 func runLag(ctx context.Context, o *lagOptions) error {
 	found, err := readLag(ctx, o)
+	if err == nil && len(found.unread) > 0 {
+		err = found.unknown()
+	}
 	if err == nil && o.detailed && found.any() {
 		err = exitError(state.ExitPending)
 	}
@@ -82,10 +89,25 @@ func runLag(ctx context.Context, o *lagOptions) error {
 		if i > 0 {
 			fmt.Fprintln(o.out)
 		}
+		if why := found.unread[side]; why != nil {
+			text.Wrap(o.out, "", "", fmt.Sprintf("%s - %s - unknown, since it could not be read", side, clean(found.names[side])))
+			continue
+		}
 		text.Lag(o.out, found.views[side])
 	}
 	text.Notes(o.out, found.notes)
 	return err
+}
+
+// unknown is the stop for what could not be read: that it lags is not excluded.
+func (l *lagging) unknown() *state.Stop {
+	stop := &state.Stop{Code: state.ExitBlocked, Cure: "check the network and the access to the cluster, then run the same command again"}
+	for _, side := range l.sides {
+		if err := l.unread[side]; err != nil {
+			stop.Why, stop.Cause = fmt.Sprintf("what lags on %s is unknown", side), err
+		}
+	}
+	return stop
 }
 
 func (l *lagging) any() bool {
@@ -139,18 +161,18 @@ func sidesOf(flag string) ([]state.Side, error) {
 
 // lag reads the clusters and the weights at the same time.
 func (s *session) lag(ctx context.Context, sides []state.Side) (*lagging, error) {
-	l := &lagging{sides: sides, views: map[state.Side]text.LagView{}}
+	l := &lagging{sides: sides, views: map[state.Side]text.LagView{}, unread: map[state.Side]error{},
+		names: map[state.Side]string{state.Blue: s.file.Clusters.Blue.Name, state.Green: s.file.Clusters.Green.Name}}
 	invs := map[state.Side]*cluster.Inventory{}
 	var wg sync.WaitGroup
 	var mu sync.Mutex
-	var errs []error
 	for _, side := range sides {
 		wg.Go(func() {
 			inv, err := s.inventory(side)(ctx)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				errs = append(errs, fmt.Errorf("read the %s cluster: %w", side, err))
+				l.unread[side] = fmt.Errorf("read the %s cluster: %w", side, err)
 				return
 			}
 			invs[side] = inv
@@ -158,21 +180,44 @@ func (s *session) lag(ctx context.Context, sides []state.Side) (*lagging, error)
 	}
 	live, lerr := s.live(ctx)
 	wg.Wait()
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
+	if err := l.none(ctx); err != nil {
+		return nil, err
 	}
 	if lerr != nil {
 		l.liveUnknown = shortly(lerr)
 	}
 	now := s.clock.Now()
 	r := s.file.Restart
-	l.notes = slices.Concat(plan.ExpiredSkips(r, now), plan.Unmatched(r, now, invs[state.Blue], invs[state.Green]))
+	l.notes = plan.ExpiredSkips(r, now)
+	if len(l.unread) == 0 { // what is not in one cluster may be in the other
+		l.notes = append(l.notes, plan.Unmatched(r, now, invs[state.Blue], invs[state.Green])...)
+	}
 	for _, side := range sides {
+		if l.unread[side] != nil {
+			continue
+		}
 		l.views[side] = text.LagView{Side: side, Inventory: invs[side],
 			Items:     survey.Survey(invs[side], survey.Options{Now: now, Order: r.Order, Skips: r.Skip, Allow: r.Allow, Live: lerr != nil || live[side]}),
 			Leftovers: s.leftovers(invs[side], side, now)}
 	}
 	return l, nil
+}
+
+// none is the error where no cluster at all could be read, or where the whole command
+// ends: it was interrupted, or the credentials are over.
+func (l *lagging) none(ctx context.Context) error {
+	var errs []error
+	over := ctx.Err() != nil
+	for _, side := range l.sides {
+		if err := l.unread[side]; err != nil {
+			errs = append(errs, err)
+			over = over || aws.IsExpired(err)
+		}
+	}
+	if over || len(errs) == len(l.sides) {
+		return errors.Join(errs...)
+	}
+	return nil
 }
 
 // live tells which sides have traffic.
@@ -222,7 +267,9 @@ type lagDocument struct {
 }
 
 type lagCluster struct {
-	Name      string     `json:"name"`
+	Name string `json:"name"`
+	// Unknown says why the cluster could not be read; all else is empty then.
+	Unknown   string     `json:"unknown,omitempty"`
 	Version   string     `json:"version"`
 	Pods      int        `json:"pods"`
 	Lagging   int        `json:"lagging"`
@@ -274,6 +321,9 @@ func (l *lagging) writeJSON(s streams, err error) error {
 		}
 		for side, v := range l.views {
 			doc.Cluster[side] = lagJSON(v)
+		}
+		for side, why := range l.unread {
+			doc.Cluster[side] = lagCluster{Name: l.names[side], Unknown: clean(why.Error()), Owners: []lagOwner{}}
 		}
 	}
 	enc := json.NewEncoder(s.out)
