@@ -23,17 +23,17 @@ type detachingClient struct {
 
 // Do sends the request and returns the answer with its whole body in memory.
 func (c *detachingClient) Do(req *http.Request) (*http.Response, error) {
-	return finish(req, c.timeout, c.inner.Do)
+	return finish(req, c.timeout, c.timeout, c.inner.Do)
 }
 
 // FinishInFlight wraps a transport so that a request that is on the wire is
-// finished, its body read to the end, although its context is cancelled; timeout
-// bounds it instead, and what BoundAttempt put on the context. While the connection
-// is still being made a cancelled context ends the request. Not for streams: the
-// body is held in memory.
-func FinishInFlight(rt http.RoundTripper, timeout time.Duration) http.RoundTripper {
+// finished, its body read to the end, although its context is cancelled: within grace
+// from then on; timeout bounds it altogether, and what BoundAttempt put on the context.
+// While the connection is still being made a cancelled context ends the request. Not for
+// streams: the body is held in memory.
+func FinishInFlight(rt http.RoundTripper, timeout, grace time.Duration) http.RoundTripper {
 	return roundTripFunc(func(req *http.Request) (*http.Response, error) {
-		return finish(req, timeout, rt.RoundTrip)
+		return finish(req, timeout, grace, rt.RoundTrip)
 	})
 }
 
@@ -41,7 +41,7 @@ type roundTripFunc func(*http.Request) (*http.Response, error)
 
 func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func finish(req *http.Request, timeout time.Duration, do func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+func finish(req *http.Request, timeout, grace time.Duration, do func(*http.Request) (*http.Response, error)) (*http.Response, error) {
 	caller := req.Context()
 	if caller.Err() != nil {
 		return nil, context.Cause(caller)
@@ -54,7 +54,15 @@ func finish(req *http.Request, timeout time.Duration, do func(*http.Request) (*h
 
 	wire := &onWire{}
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { wire.reached() }})
-	stop := context.AfterFunc(caller, func() { wire.interrupt(cancel) })
+	stop := context.AfterFunc(caller, func() {
+		if !wire.interrupt(cancel) && grace < timeout {
+			due, release := context.WithTimeout(ctx, grace)
+			context.AfterFunc(due, func() {
+				release()
+				cancel()
+			})
+		}
+	})
 	defer stop()
 
 	resp, err := do(req.WithContext(ctx))
@@ -87,10 +95,12 @@ func (w *onWire) reached() {
 	w.sent = true
 }
 
-func (w *onWire) interrupt(cancel context.CancelFunc) {
+// interrupt ends a request that is not on the wire yet, and tells whether it did.
+func (w *onWire) interrupt(cancel context.CancelFunc) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.sent {
 		cancel()
 	}
+	return !w.sent
 }

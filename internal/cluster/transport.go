@@ -29,6 +29,10 @@ const (
 	// mostInternal is how often a 500 to a change is repeated: a failing admission
 	// webhook answers so for ever, an API server that restarts only for a moment.
 	mostInternal = 5
+	// lastGrace is how long a change that is on the wire has to be answered once the work
+	// is cancelled: somebody waits for the process to leave, and what became of a change
+	// that nobody answered is looked up in the cluster when it is resumed.
+	lastGrace = 10 * time.Second
 )
 
 // newTransports builds what requests to the API server go through, outermost first:
@@ -163,7 +167,8 @@ type repeater struct {
 	opt     aws.Options
 	clk     clock.Clock
 	next    http.RoundTripper
-	finish  http.RoundTripper
+	// reads end with their context, changes are finished.
+	reads, changes http.RoundTripper
 }
 
 func newRepeater(cluster string, opt aws.Options, clk clock.Clock, next http.RoundTripper) *repeater {
@@ -176,7 +181,8 @@ func newRepeater(cluster string, opt aws.Options, clk clock.Clock, next http.Rou
 	if opt.Attempt <= 0 {
 		opt.Attempt = listTimeout
 	}
-	return &repeater{cluster: cluster, opt: opt, clk: clk, next: next, finish: aws.FinishInFlight(next, opt.Attempt)}
+	return &repeater{cluster: cluster, opt: opt, clk: clk, next: next,
+		reads: aws.FinishInFlight(next, opt.Attempt, 0), changes: aws.FinishInFlight(next, opt.Attempt, lastGrace)}
 }
 
 // RoundTrip sends the request until it is answered for good. Each attempt of one that
@@ -195,13 +201,14 @@ func (r *repeater) RoundTrip(req *http.Request) (*http.Response, error) {
 	answered := began
 	for attempt := 1; ; attempt++ {
 		since := answered
-		bounded := aws.BoundAttempt(ctx, r.opt.Patience, func() time.Duration { return r.clk.Since(since) })
+		bounded, send := aws.BoundAttempt(ctx, r.opt.Patience, func() time.Duration { return r.clk.Since(since) }), r.reads
 		if changing(req) {
+			send = r.changes
 			if bounded, err = aws.Allow(bounded); err != nil {
 				return nil, fmt.Errorf("%s is withheld: %w", r.call(req), err)
 			}
 		}
-		resp, err := r.finish.RoundTrip(withBody(bounded, req, body))
+		resp, err := send.RoundTrip(withBody(bounded, req, body))
 		retry, last := judge(req, resp, err, attempt)
 		if !retry {
 			return resp, err

@@ -301,3 +301,27 @@ func TestTokenIsRenewed(t *testing.T) {
 		t.Errorf("%d refusals", refused)
 	}
 }
+
+// A read that nobody answers does not keep a cancelled caller waiting.
+func TestCancelCutsAReadInFlight(t *testing.T) {
+	w := newWorld(t)
+	c := w.open(t)
+	arrived, release := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	w.api.before = func(int, http.ResponseWriter, *http.Request) bool {
+		once.Do(func() { close(arrived) })
+		<-release
+		return true
+	}
+	defer close(release)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	var err error
+	wg.Go(func() { _, _, err = c.ServerVersion(ctx) })
+	<-arrived
+	cancel()
+	wg.Wait()
+	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+}

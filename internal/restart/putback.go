@@ -29,6 +29,12 @@ func (c *campaign) putBack(ctx context.Context, cause error) error {
 	if state.LockLost(cause) || state.LockLost(context.Cause(ctx)) {
 		return c.leaveMarked(cause, owed)
 	}
+	stopped := ctx.Err() != nil
+	if stopped {
+		if err := c.record(state.RecordNote, fmt.Sprintf("putting back %s before the run stops, for %s at most", plural(len(owed), "change"), putBackTime)); err != nil {
+			cause = errors.Join(cause, err) // and put back all the same
+		}
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), putBackTime)
 	defer cancel()
 	var failed []string
@@ -48,6 +54,9 @@ func (c *campaign) putBack(ctx context.Context, cause error) error {
 		stop.Why += "; " + text
 		stop.Cure = strings.TrimSpace(stop.Cure + "\n" + cure)
 		return stop
+	}
+	if stopped {
+		return &state.Stop{Code: state.ExitInterrupted, Why: "interrupted during " + c.spec.ID + "; " + text, Cure: cure, Cause: cause}
 	}
 	return &state.Stop{Code: state.ExitResumable, Why: text, Cure: cure, Cause: cause}
 }
