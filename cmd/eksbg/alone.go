@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/eksbg/eksbg/internal/aws"
 	"github.com/eksbg/eksbg/internal/plan"
 	"github.com/eksbg/eksbg/internal/run"
 	"github.com/eksbg/eksbg/internal/state"
@@ -30,6 +29,14 @@ func (p part) name() string {
 		return "apply"
 	}
 	return string(p.operation)
+}
+
+// sides are the clusters that it is about.
+func (p part) sides() []state.Side {
+	if p.side == "" {
+		return state.Sides
+	}
+	return []state.Side{p.side}
 }
 
 // command is what to type for the part.
@@ -104,7 +111,7 @@ func (o *applyOptions) ownPhases() error {
 
 // planAlone reads the pair and works out the part of the way that is run alone.
 func (s *session) planAlone(ctx context.Context, p part, fileSum, lineage string) (*state.Plan, error) {
-	ctx = aws.WithPatience(ctx, run.FirstContact)
+	ctx = run.Reading(ctx)
 	if err := s.connect(ctx); err != nil {
 		return nil, s.explain(ctx, err)
 	}

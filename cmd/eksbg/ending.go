@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/eksbg/eksbg/internal/aws"
 	"github.com/eksbg/eksbg/internal/plan"
 	"github.com/eksbg/eksbg/internal/run"
 	"github.com/eksbg/eksbg/internal/state"
@@ -49,15 +48,16 @@ func (a *applied) stopped(m *view.Model, err error) error {
 	return exitError(stop.Code)
 }
 
-// done prints how the pair was and is. The clusters and the traffic are read once more,
-// since records only hold what steps looked at; what cannot be read stays as last seen.
+// done prints how the pair was and is. The clusters and the traffic are read once more
+// where nobody has just done so, since records only hold what steps looked at; what cannot
+// be read stays as last seen, and so does a cluster that the run had nothing to do with.
 func (a *applied) done(ctx context.Context, m *view.Model) {
 	if a.o.output == "json" {
 		return
 	}
-	ctx = aws.WithPatience(ctx, run.FirstContact)
-	for _, side := range state.Sides {
-		if inv, err := a.session.inventory(side)(ctx); err == nil {
+	ctx = run.Reading(ctx)
+	for _, side := range a.o.part.sides() {
+		if inv, err := a.session.looks.Glance(side)(ctx); err == nil {
 			m.Clusters[side] = plan.View(inv)
 		}
 	}

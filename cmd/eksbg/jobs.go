@@ -42,7 +42,7 @@ func (a *applied) remedies(ctx context.Context) {
 	if a.o.part.operation != state.OperationJobs {
 		return
 	}
-	inv, err := a.session.inventory(a.o.part.side)(run.Reading(ctx))
+	inv, err := a.session.looks.Glance(a.o.part.side)(run.Reading(ctx))
 	if err != nil {
 		a.o.say(fmt.Sprintf("What is left on %s could not be read: %s", a.o.part.side, shortly(err)))
 		return

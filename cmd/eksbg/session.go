@@ -42,6 +42,10 @@ type session struct {
 	traffic []cutover.Traffic
 	prober  cutover.Prober
 
+	// looks are what the clusters are listed with by whoever may go by what another one
+	// has just seen.
+	looks *plan.Looks
+
 	mu       sync.Mutex
 	clusters map[state.Side]*cluster.Client
 	// caller is who calls, once asked.
@@ -49,8 +53,10 @@ type session struct {
 }
 
 func newSession(s streams, planPath string, f *planfile.File) (*session, error) {
-	return &session{streams: s, planPath: planPath, file: f,
-		configs: map[aws.Account]awssdk.Config{}, eks: map[state.Side]*eks.Client{}, clusters: map[state.Side]*cluster.Client{}}, nil
+	out := &session{streams: s, planPath: planPath, file: f,
+		configs: map[aws.Account]awssdk.Config{}, eks: map[state.Side]*eks.Client{}, clusters: map[state.Side]*cluster.Client{}}
+	out.looks = plan.NewLooks(s.clock, map[state.Side]preflight.Inventory{state.Blue: out.inventory(state.Blue), state.Green: out.inventory(state.Green)})
+	return out, nil
 }
 
 func (s *session) account(side state.Side) aws.Account {
@@ -154,6 +160,7 @@ func (s *session) open(ctx context.Context, side state.Side) (*cluster.Client, e
 	return c, nil
 }
 
+// inventory lists one side's cluster.
 func (s *session) inventory(side state.Side) preflight.Inventory {
 	return func(ctx context.Context) (*cluster.Inventory, error) {
 		c, err := s.open(ctx, side)
@@ -164,10 +171,23 @@ func (s *session) inventory(side state.Side) preflight.Inventory {
 	}
 }
 
+// described is what EKS says of one side's cluster.
+func (s *session) described(side state.Side) preflight.Inventory {
+	return func(ctx context.Context) (*cluster.Inventory, error) {
+		c, err := s.open(ctx, side)
+		if err != nil {
+			return nil, err
+		}
+		return c.Described(ctx)
+	}
+}
+
 func (s *session) sources() plan.Sources {
 	return plan.Sources{
 		EKS:               map[state.Side]upgrade.API{state.Blue: s.eks[state.Blue], state.Green: s.eks[state.Green]},
-		Inventories:       map[state.Side]preflight.Inventory{state.Blue: s.inventory(state.Blue), state.Green: s.inventory(state.Green)},
+		Inventories:       map[state.Side]preflight.Inventory{state.Blue: s.looks.Anew(state.Blue), state.Green: s.looks.Anew(state.Green)},
+		Described:         map[state.Side]preflight.Inventory{state.Blue: s.described(state.Blue), state.Green: s.described(state.Green)},
+		Looks:             s.looks,
 		Traffic:           s.traffic,
 		Clock:             s.clock,
 		CredentialsExpire: s.credentialsExpire,
@@ -201,15 +221,15 @@ func (s *session) credentialsExpire(ctx context.Context) (time.Time, error) {
 	return first, nil
 }
 
-// plan reads the pair and works out the plan. Nothing has been changed yet, so a
-// dead endpoint is an error soon.
+// plan reads the pair and works out the plan. Nothing has been changed yet, so an
+// endpoint that is dead, or answers nothing but errors, is an error soon.
 func (s *session) plan(ctx context.Context, active state.Side, fileSum, lineage string) (*state.Plan, error) {
 	switch active {
 	case "", state.Blue, state.Green:
 	default:
 		return nil, fmt.Errorf("--active %s: blue or green", active)
 	}
-	ctx = aws.WithPatience(ctx, run.FirstContact)
+	ctx = run.Reading(ctx)
 	if err := s.connect(ctx); err != nil {
 		return nil, s.explain(ctx, err)
 	}
@@ -252,7 +272,7 @@ func (s *session) explain(ctx context.Context, err error) error {
 func (s *session) verify(ctx context.Context, j *state.Journal) (unverified bool, err error) {
 	changed, moving := len(state.Changed(j.Records(""))) > 0, run.Moving(j.Records(""))
 	if !changed || moving {
-		ctx = aws.WithPatience(ctx, run.FirstContact)
+		ctx = run.Reading(ctx)
 	}
 	if err := s.connect(ctx); err != nil {
 		return false, s.explain(ctx, err)

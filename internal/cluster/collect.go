@@ -13,24 +13,15 @@ import (
 // Inventory reads the cluster in one pass: what EKS says, what the API server says
 // it is, and one paged list of each resource.
 func (c *Client) Inventory(ctx context.Context) (*Inventory, error) {
-	at := c.clk.Now()
-	found, err := describe(ctx, c.eks, c.name)
+	inv, active, err := c.header(ctx)
 	if err != nil {
 		return nil, err
-	}
-	version, err := Minor(awssdk.ToString(found.Version))
-	if err != nil {
-		return nil, fmt.Errorf("version of cluster %s: %w", c.name, err)
-	}
-	inv := &Inventory{
-		Name: c.name, ARN: awssdk.ToString(found.Arn), Version: version, Status: string(found.Status),
-		Endpoint: awssdk.ToString(found.Endpoint), CreatedAt: awssdk.ToTime(found.CreatedAt), At: at,
 	}
 	// EKS and the API server are asked at the same time.
 	err = together(ctx,
 		func(ctx context.Context) error {
 			var err error
-			inv.Updates, inv.UpdatesUnread, err = c.updates(ctx, found.Status == ekstypes.ClusterStatusActive)
+			inv.Updates, inv.UpdatesUnread, err = c.updates(ctx, active)
 			return err
 		},
 		func(ctx context.Context) error {
@@ -44,6 +35,34 @@ func (c *Client) Inventory(ctx context.Context) (*Inventory, error) {
 		return nil, err
 	}
 	return inv, nil
+}
+
+// Described is the cluster as EKS alone describes it: an inventory without what the API
+// server says of itself and what it holds.
+func (c *Client) Described(ctx context.Context) (*Inventory, error) {
+	inv, active, err := c.header(ctx)
+	if err != nil {
+		return nil, err
+	}
+	inv.Updates, inv.UpdatesUnread, err = c.updates(ctx, active)
+	return inv, err
+}
+
+// header is what DescribeCluster says, and whether the cluster is ACTIVE.
+func (c *Client) header(ctx context.Context) (inv *Inventory, active bool, err error) {
+	at := c.clk.Now()
+	found, err := describe(ctx, c.eks, c.name)
+	if err != nil {
+		return nil, false, err
+	}
+	version, err := Minor(awssdk.ToString(found.Version))
+	if err != nil {
+		return nil, false, fmt.Errorf("version of cluster %s: %w", c.name, err)
+	}
+	return &Inventory{
+		Name: c.name, ARN: awssdk.ToString(found.Arn), Version: version, Status: string(found.Status),
+		Endpoint: awssdk.ToString(found.Endpoint), CreatedAt: awssdk.ToTime(found.CreatedAt), At: at,
+	}, found.Status == ekstypes.ClusterStatusActive, nil
 }
 
 // forbidden says what to allow when the API server refuses a read.

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/eksbg/eksbg/internal/cutover"
@@ -35,11 +36,20 @@ type Builder struct {
 	// Stderr takes what a put-back could not write to the journal.
 	Stderr func(line string)
 
-	usage usage
+	own sync.Once
 }
 
-// Build makes the step of a spec.
+// Build makes the step of a spec. What it changes in a cluster ends the handing on of
+// what was read of the clusters before.
 func (b *Builder) Build(ctx context.Context, spec state.StepSpec) (run.Step, error) {
+	step, err := b.build(ctx, spec)
+	if err != nil || spec.Kind == state.KindTraffic { // which changes no cluster
+		return step, err
+	}
+	return &changing{step, b.looks()}, nil
+}
+
+func (b *Builder) build(ctx context.Context, spec state.StepSpec) (run.Step, error) {
 	switch spec.Kind {
 	case state.KindPreflight:
 		return b.preflight(spec), nil
@@ -53,7 +63,7 @@ func (b *Builder) Build(ctx context.Context, spec state.StepSpec) (run.Step, err
 		return b.jobsStep(ctx, spec)
 	case state.KindCapacity:
 		return standby.NewCapacity(spec, standby.CapacityDeps{
-			Origin: b.Inventories[b.Plan.Origin], Destination: b.Inventories[b.Plan.Destination],
+			Origin: b.looks().First(b.Plan.Origin), Destination: b.looks().First(b.Plan.Destination),
 			Clock: b.Clock, Patience: time.Duration(b.File.Cutover.Patience), Polling: time.Duration(b.File.Upgrade.Polling),
 		}), nil
 	case state.KindTraffic:
@@ -65,7 +75,7 @@ func (b *Builder) Build(ctx context.Context, spec state.StepSpec) (run.Step, err
 func (b *Builder) preflight(spec state.StepSpec) run.Step {
 	d := b.Plan.Destination
 	checks := []preflight.Check{
-		preflight.Identity(b.Plan, b.inventories()),
+		preflight.Identity(b.Plan, b.identities()),
 		preflight.Credentials(b.Plan, b.Clock.Now, b.CredentialsExpire),
 	}
 	if hop := firstHop(b.Plan); hop != "" {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"sync"
 
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -34,7 +33,8 @@ func (b *Builder) restartStep(ctx context.Context, spec state.StepSpec) (run.Ste
 	}
 	r := b.File.Restart
 	d := restart.Deps{
-		Kubernetes: c.Kubernetes(), Dynamic: c.Dynamic(), Dial: c.DialPod, Inventory: b.inventory(spec.Side), Clock: b.Clock, History: b.History,
+		Kubernetes: c.Kubernetes(), Dynamic: c.Dynamic(), Dial: c.DialPod, Clock: b.Clock, History: b.History,
+		Inventory: b.looks().Anew(spec.Side), Recent: b.looks().Recent(spec.Side),
 		MaxParallel: r.MaxParallel, Order: r.Order, Timeout: r.Timeout.D(), Skips: r.Skip, Allow: r.Allow,
 		Live:    spec.Phase == state.PhaseRestartLive,
 		Resolve: r.Resolve, CronJobs: r.CronJobs, JobTimeout: r.JobTimeout.D(), Pending: r.Pending.D(),
@@ -45,8 +45,12 @@ func (b *Builder) restartStep(ctx context.Context, spec state.StepSpec) (run.Ste
 	if d.Live {
 		return restart.New(spec, d), nil
 	}
+	standby := restart.New(spec, d)
 	return &standbyRestart{spec: spec, b: b, build: func(live bool) run.Step {
-		d.Live = live
+		if !live {
+			return standby
+		}
+		d.Live = true
 		return restart.New(spec, d)
 	}}, nil
 }
@@ -58,61 +62,45 @@ func (b *Builder) jobsStep(ctx context.Context, spec state.StepSpec) (run.Step, 
 	}
 	r := b.File.Restart
 	return restart.NewJobs(spec, restart.JobsDeps{
-		Kubernetes: c.Kubernetes(), Inventory: b.inventory(spec.Side), Clock: b.Clock, History: b.History,
+		Kubernetes: c.Kubernetes(), Inventory: b.looks().Anew(spec.Side), Recent: b.looks().Recent(spec.Side), Clock: b.Clock, History: b.History,
 		Age: r.FinishedAge.D(), Timeout: r.Timeout.D(), Polling: b.File.Upgrade.Polling.D(),
 	}), nil
 }
 
-// usage remembers what the pods of each side take of Fargate, as last listed, so that
-// reading its room lists nothing once more.
-type usage struct {
-	mu   sync.Mutex
-	side map[state.Side]taken
+// looks are what the clusters are read with; without those of the process the steps of a
+// run share some of their own.
+func (b *Builder) looks() *Looks {
+	b.own.Do(func() {
+		if b.Looks == nil {
+			b.Looks = NewLooks(b.Clock, b.Inventories)
+		}
+	})
+	return b.Looks
 }
 
-type taken struct {
-	milliCPU int
-	fargate  bool
-}
-
-func (u *usage) set(side state.Side, inv *cluster.Inventory) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.side == nil {
-		u.side = map[state.Side]taken{}
+// identities read of each side what tells whether it is the plan's cluster: from a recent
+// look where there is one, otherwise from EKS alone.
+func (b *Builder) identities() map[state.Side]preflight.Inventory {
+	out := map[state.Side]preflight.Inventory{}
+	for _, side := range state.Sides {
+		out[side] = func(ctx context.Context) (*cluster.Inventory, error) {
+			described := b.Described[side]
+			if described == nil || b.looks().Recent(side)() != nil {
+				return b.looks().Glance(side)(ctx)
+			}
+			return described(ctx)
+		}
 	}
-	u.side[side] = taken{MilliCPU(inv), UsesFargate(inv)}
+	return out
 }
 
-// takenBy is what a side takes; it is listed where it never was.
+// takenBy is what a side takes of Fargate.
 func (b *Builder) takenBy(ctx context.Context, side state.Side) (taken, error) {
-	b.usage.mu.Lock()
-	t, ok := b.usage.side[side]
-	b.usage.mu.Unlock()
-	if ok {
-		return t, nil
-	}
-	inv, err := b.inventory(side)(ctx)
+	t, err := b.looks().used(ctx, side)
 	if err != nil {
 		return taken{}, fmt.Errorf("count the pods of %s against the vCPU quota: %w", side, err)
 	}
-	return taken{MilliCPU(inv), UsesFargate(inv)}, nil
-}
-
-// inventory reads a side and remembers what it uses.
-func (b *Builder) inventory(side state.Side) preflight.Inventory {
-	return func(ctx context.Context) (*cluster.Inventory, error) {
-		inv, err := b.Inventories[side](ctx)
-		if err == nil {
-			b.usage.set(side, inv)
-		}
-		return inv, err
-	}
-}
-
-// inventories are those of both sides, remembered.
-func (b *Builder) inventories() map[state.Side]preflight.Inventory {
-	return map[state.Side]preflight.Inventory{state.Blue: b.inventory(state.Blue), state.Green: b.inventory(state.Green)}
+	return t, nil
 }
 
 // roomOf reads what Fargate has left for a side. Both sides count against the quota; one

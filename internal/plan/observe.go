@@ -21,10 +21,16 @@ import (
 
 // Sources are where a plan reads the pair.
 type Sources struct {
-	EKS         map[state.Side]upgrade.API
+	EKS map[state.Side]upgrade.API
+	// Inventories list each side's cluster afresh.
 	Inventories map[state.Side]preflight.Inventory
-	Traffic     []cutover.Traffic
-	Clock       clock.WithTicker
+	// Looks hands on what was read through it lately; nil where nothing was.
+	Looks *Looks
+	// Described give what EKS says of each side's cluster (ARN, status, updates) without
+	// listing anything; nil where whole inventories are read instead.
+	Described map[state.Side]preflight.Inventory
+	Traffic   []cutover.Traffic
+	Clock     clock.WithTicker
 	// CredentialsExpire tells when the first of the credentials in use ends; the zero
 	// time when they do not.
 	CredentialsExpire func(context.Context) (time.Time, error)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/eksbg/eksbg/internal/aws"
 	"github.com/eksbg/eksbg/internal/cluster"
 	"github.com/eksbg/eksbg/internal/restart/survey"
 	"github.com/eksbg/eksbg/internal/state"
@@ -58,7 +59,8 @@ type campaign struct {
 	*ledger
 	mirror *mirror
 	minor  string
-	inv    *cluster.Inventory
+	// controllers is true where the cluster has ReplicationControllers.
+	controllers bool
 	// todo is what this round works on, in order; index finds it by what changes.
 	todo  []*work
 	index map[string][]*work
@@ -107,12 +109,13 @@ func (r *Restart) Act(ctx context.Context, rec state.Recorder) (err error) {
 
 // rounds looks at the whole cluster and works on what it shows, until that is nothing.
 func (c *campaign) rounds(ctx context.Context) error {
-	quiet := c.Clock.Now()
+	quiet, looking := c.Clock.Now(), c.firstLook
 	for round := 0; ; round++ {
-		l, err := c.lookAgain(ctx)
+		l, err := looking(ctx)
 		if err != nil {
 			return err
 		}
+		looking = c.lookAgain
 		if stop := l.behind(); stop != nil {
 			return stop
 		}
@@ -138,7 +141,9 @@ func (c *campaign) rounds(ctx context.Context) error {
 		if err := c.prepare(ctx, l); err != nil {
 			return err
 		}
-		err = c.wave(ctx, c.works(l))
+		todo, name, left := c.works(l), l.inv.Name, l.todo()
+		c.own = nil // a wave is long, and a list of thousands of pods large
+		err = c.wave(ctx, todo)
 		if errors.Is(err, errStale) {
 			if err = c.reopen(ctx); err == nil {
 				continue
@@ -150,12 +155,25 @@ func (c *campaign) rounds(ctx context.Context) error {
 		if c.moved {
 			quiet = c.Clock.Now()
 		} else if c.Clock.Since(quiet) >= c.Timeout {
-			return &state.Stop{Code: state.ExitResumable, Why: "the lists and the watches of " + l.inv.Name + " disagree: " + l.todo(),
+			return &state.Stop{Code: state.ExitResumable, Why: "the lists and the watches of " + name + " disagree: " + left,
 				Cure: "run the same command again"}
 		} else if err := c.pause(ctx, c.Clock.Now().Add(time.Second)); err != nil {
 			return err
 		}
 	}
+}
+
+// firstLook takes over what was seen of the cluster right before the step acts, unless
+// there is nothing to do: that is told from a list of its own.
+func (c *campaign) firstLook(ctx context.Context) (*look, error) {
+	inv, err := c.glance(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if l := c.judge(inv); l.busy() || inv == c.own {
+		return l, nil
+	}
+	return c.lookAgain(ctx)
 }
 
 // lookAgain reads the cluster afresh.
@@ -164,9 +182,17 @@ func (c *campaign) lookAgain(ctx context.Context) (*look, error) {
 	if err != nil {
 		return nil, err
 	}
+	return c.judge(inv), nil
+}
+
+// judge sorts an inventory by what is to be done.
+func (c *campaign) judge(inv *cluster.Inventory) *look {
 	l := c.look(inv, c.ledger, c.reverted)
-	c.inv, c.minor = inv, l.minor
-	return l, nil
+	c.minor, c.controllers = l.minor, false
+	for _, w := range inv.Workloads {
+		c.controllers = c.controllers || w.Kind == "ReplicationController"
+	}
+	return l
 }
 
 // prepare opens the watches and does what comes before the first wave.
@@ -191,11 +217,7 @@ func (c *campaign) reopen(ctx context.Context) error {
 		c.mirror.close()
 		c.mirror = nil
 	}
-	controllers := false
-	for _, w := range c.inv.Workloads {
-		controllers = controllers || w.Kind == "ReplicationController"
-	}
-	m, err := openMirror(ctx, c.Kubernetes, c.minor, controllers)
+	m, err := openMirror(ctx, c.Kubernetes, c.minor, c.controllers)
 	if err != nil {
 		return err
 	}
@@ -256,6 +278,9 @@ func (c *campaign) sync(ctx context.Context) error {
 				return &state.Stop{Code: state.ExitResumable, Why: fmt.Sprintf("the watches did not show the cluster within %s; %s", c.Timeout, text),
 					Cure: "check that the API server can be reached and that you may list and watch pods, nodes, workloads and PodDisruptionBudgets;\n" +
 						"then run the same command again"}
+			case text != "" && c.Clock.Since(begin) >= aws.Budget(ctx, c.Timeout): // nothing was changed yet
+				return &state.Stop{Code: state.ExitFailed, Why: "the watches do not show the cluster; " + text,
+					Cure: "check that the API server can be reached and what it answers; then run the same command again"}
 			case text != "":
 				c.rec.Waiting(text)
 			}

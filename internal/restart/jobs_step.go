@@ -25,8 +25,11 @@ type JobsDeps struct {
 	Kubernetes kubernetes.Interface
 	// Inventory reads the whole cluster anew.
 	Inventory func(context.Context) (*cluster.Inventory, error)
-	Clock     clock.Clock
-	History   state.History
+	// Recent gives what was last read of the cluster where that is not long ago and nothing
+	// was changed since, and nil otherwise; may be nil.
+	Recent  func() *cluster.Inventory
+	Clock   clock.Clock
+	History state.History
 	// Age is how long a Job must have been finished.
 	Age time.Duration
 	// Timeout bounds the wait until what was deleted is gone; 0 is DefaultTimeout.
@@ -49,6 +52,9 @@ func NewJobs(spec state.StepSpec, d JobsDeps) *Jobs {
 	}
 	if d.Polling <= 0 {
 		d.Polling = DefaultHeartbeat
+	}
+	if d.Recent == nil {
+		d.Recent = func() *cluster.Inventory { return nil }
 	}
 	return &Jobs{spec: spec, JobsDeps: d}
 }
@@ -78,7 +84,7 @@ func (b batch) String() string {
 // Observe is Done when nothing is left that may be deleted, and what was deleted is
 // gone or has had its time.
 func (s *Jobs) Observe(ctx context.Context) (state.Observation, error) {
-	inv, err := s.inventory(ctx)
+	inv, err := s.glance(ctx)
 	if err != nil {
 		return state.Observation{}, err
 	}
@@ -105,7 +111,7 @@ func goingText(n int) string { return plural(n, "deleted Job or pod") + " not go
 
 // Act deletes, and waits until the pods are gone.
 func (s *Jobs) Act(ctx context.Context, rec state.Recorder) error {
-	inv, err := s.inventory(ctx)
+	inv, err := s.glance(ctx)
 	if err != nil {
 		return err
 	}
@@ -123,6 +129,14 @@ func (s *Jobs) Act(ctx context.Context, rec state.Recorder) error {
 		}
 	}
 	return s.await(ctx, rec)
+}
+
+// glance gives a recent look, or lists the cluster.
+func (s *Jobs) glance(ctx context.Context) (*cluster.Inventory, error) {
+	if inv := s.Recent(); inv != nil {
+		return inv, nil
+	}
+	return s.inventory(ctx)
 }
 
 func (s *Jobs) inventory(ctx context.Context) (*cluster.Inventory, error) {

@@ -48,8 +48,12 @@ type Deps struct {
 	Kubernetes kubernetes.Interface
 	// Inventory reads the whole cluster anew; what it gives is believed over the watches.
 	Inventory func(context.Context) (*cluster.Inventory, error)
-	Clock     clock.Clock
-	History   state.History
+	// Recent gives what was last read of the cluster, by whomever, where that is not long
+	// ago and nothing was changed since, and nil otherwise; may be nil. The step begins with
+	// such a look where there is one; that it is done it tells from a list of its own alone.
+	Recent  func() *cluster.Inventory
+	Clock   clock.Clock
+	History state.History
 	// MaxParallel bounds how many workloads roll at once; less than 1 counts as 1.
 	MaxParallel int
 	// Order are the namespaces to begin with, after CoreDNS.
@@ -89,6 +93,8 @@ type Deps struct {
 type Restart struct {
 	spec state.StepSpec
 	Deps
+	// own is what the step itself has listed last; a wave lets go of it.
+	own *cluster.Inventory
 }
 
 // New makes the step. spec.To is the minor that the kubelets must have, the control
@@ -110,41 +116,67 @@ func New(spec state.StepSpec, d Deps) *Restart {
 	if d.Heartbeat <= 0 {
 		d.Heartbeat = DefaultHeartbeat
 	}
+	if d.Recent == nil {
+		d.Recent = func() *cluster.Inventory { return nil }
+	}
 	return &Restart{spec: spec, Deps: d}
 }
 
 // Spec is the step as data.
 func (r *Restart) Spec() state.StepSpec { return r.spec }
 
-// Observe lists the cluster afresh. It is Done when no unfinished pod lags that the
-// plan file does not skip, and every workload that the step has restarted is whole
-// again; Blocked when only owners remain that no rollout restart reaches.
+// Observe looks at the cluster. It is Done when a list of the step's own shows that no
+// unfinished pod lags that the plan file does not skip, and every workload that the step
+// has restarted is whole again; Blocked when only owners remain that no rollout restart
+// reaches.
 func (r *Restart) Observe(ctx context.Context) (state.Observation, error) {
-	inv, err := r.inventory(ctx)
+	inv, err := r.glance(ctx)
 	if err != nil {
 		return state.Observation{}, err
 	}
+	obs := r.observe(inv)
+	if obs.Status != state.Done || inv == r.own {
+		return obs, nil
+	}
+	if inv, err = r.inventory(ctx); err != nil {
+		return state.Observation{}, err
+	}
+	return r.observe(inv), nil
+}
+
+func (r *Restart) observe(inv *cluster.Inventory) state.Observation {
 	l := r.look(inv, readLedger(r.History.Records(r.spec.ID), nil), nil)
 	if stop := l.behind(); stop != nil {
-		return state.Observation{Status: state.Blocked, Reason: stop.Why, Cure: stop.Cure}, nil
+		return state.Observation{Status: state.Blocked, Reason: stop.Why, Cure: stop.Cure}
 	}
 	switch {
 	case l.busy(), l.owed > 0:
-		return state.Observation{Status: state.Ready, Reason: l.todo()}, nil
+		return state.Observation{Status: state.Ready, Reason: l.todo()}
 	case len(l.stuck) > 0:
 		stop := l.blocked()
-		return state.Observation{Status: state.Blocked, Reason: flat.Replace(stop.Why), Cure: stop.Cure}, nil
+		return state.Observation{Status: state.Blocked, Reason: flat.Replace(stop.Why), Cure: stop.Cure}
 	}
-	return state.Observation{Status: state.Done, Reason: l.done()}, nil
+	return state.Observation{Status: state.Done, Reason: l.done()}
 }
 
 // flat makes a list one line.
 var flat = strings.NewReplacer(":\n  ", ": ", "\n  ", "; ")
 
+// inventory lists the cluster.
 func (r *Restart) inventory(ctx context.Context) (*cluster.Inventory, error) {
+	r.own = nil
 	inv, err := r.Inventory(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the pods of %s: %w", r.spec.Side, err)
 	}
+	r.own = inv
 	return inv, nil
+}
+
+// glance gives a recent look of anybody's, or lists the cluster.
+func (r *Restart) glance(ctx context.Context) (*cluster.Inventory, error) {
+	if inv := r.Recent(); inv != nil {
+		return inv, nil
+	}
+	return r.inventory(ctx)
 }
