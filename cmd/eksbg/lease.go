@@ -123,7 +123,7 @@ func goneProcess(h lease.Holder) bool {
 // seeLocks looks who has the locks before the pair is read for a plan, so that a plan
 // that another run made old is noticed.
 func (a *applied) seeLocks(ctx context.Context) error {
-	ctx = aws.WithPatience(ctx, run.FirstContact)
+	ctx = run.Reading(ctx)
 	s := a.session
 	if err := s.connect(ctx); err != nil {
 		return s.explain(ctx, err)
@@ -145,7 +145,7 @@ func (a *applied) takeLock(ctx context.Context, runID string, records []state.Re
 	changed, moving := len(state.Changed(records)) > 0, run.Moving(records)
 	tctx := ctx
 	if !changed || moving {
-		tctx = aws.WithPatience(ctx, run.FirstContact)
+		tctx = run.Reading(ctx)
 	}
 	s := a.session
 	clusters, err := s.leases(tctx, moving)

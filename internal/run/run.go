@@ -171,25 +171,28 @@ func (w *Walker) urgent(ctx context.Context) *state.Stop {
 // afterwards it is waited for (semantics 24: exit 1 within 30 s).
 const FirstContact = 20 * time.Second
 
-// reading is how long the calls of a command that only reads are repeated, whatever
-// the endpoint answers.
+// reading is how long calls are repeated before anything was changed, whatever the
+// endpoint answers.
 const reading = 25 * time.Second
 
-// Reading is for commands that only read: their calls end with an error within about
-// half a minute, be the endpoint silent or answering with errors that might pass.
+// Reading is for reading before anything was changed: calls end with an error within
+// about half a minute, be the endpoint silent or answering with errors that might pass.
 func Reading(ctx context.Context) context.Context {
 	return aws.WithBudget(aws.WithPatience(ctx, FirstContact), reading)
 }
 
-// patient gives calls that patience until the first intent is in the journal, which
-// may be in the middle of a step.
+// patient is Reading until the first intent is in the journal, which may be in the
+// middle of a step; from then on calls have all the time that there is.
 func (w *Walker) patient(ctx context.Context) context.Context {
-	return aws.WithPatienceFunc(ctx, func() time.Duration {
-		if len(state.Changed(w.Journal.Records(""))) == 0 {
-			return FirstContact
+	until := func(d time.Duration) func() time.Duration {
+		return func() time.Duration {
+			if len(state.Changed(w.Journal.Records(""))) == 0 {
+				return d
+			}
+			return 0
 		}
-		return 0
-	})
+	}
+	return aws.WithBudgetFunc(aws.WithPatienceFunc(ctx, until(FirstContact)), until(reading))
 }
 
 // passed tells whether a step is not looked at again: the traffic is on its way, and

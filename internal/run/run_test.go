@@ -137,21 +137,25 @@ func TestDoneStepsDoNotStandInTheWayOfTrafficThatMoves(t *testing.T) {
 func TestPatienceGrowsWithTheFirstChange(t *testing.T) {
 	hop := spec("hop", state.PhaseUpgrade)
 	m := newMemory(hop)
-	var before, after time.Duration
+	var before, after, budgetBefore, budgetAfter time.Duration
 	w := walker(m, &control{}, &scripted{spec: hop})
 	w.Build = func(ctx context.Context, sp state.StepSpec) (run.Step, error) {
 		return stepFunc{sp, func(ctx context.Context, rec state.Recorder) error {
-			before = aws.Patience(ctx, 10*time.Minute)
+			before, budgetBefore = aws.Patience(ctx, 10*time.Minute), aws.Budget(ctx, 10*time.Minute)
 			if _, err := rec.Intent("eks:UpdateClusterVersion", "cluster x", nil, nil); err != nil {
 				return err
 			}
-			after = aws.Patience(ctx, 10*time.Minute)
+			after, budgetAfter = aws.Patience(ctx, 10*time.Minute), aws.Budget(ctx, 10*time.Minute)
 			return errors.New("enough")
 		}}, nil
 	}
 	_ = w.Walk(t.Context())
 	if before != run.FirstContact || after != 10*time.Minute {
 		t.Errorf("patience %s before the first change and %s after it", before, after)
+	}
+	// Likewise for an endpoint that answers nothing but errors.
+	if budgetBefore > 30*time.Second || budgetAfter != 10*time.Minute {
+		t.Errorf("calls are repeated for %s before the first change and for %s after it", budgetBefore, budgetAfter)
 	}
 }
 
