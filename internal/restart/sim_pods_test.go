@@ -131,7 +131,7 @@ func (s *sim) createdPod(action clienttesting.Action) (bool, runtime.Object, err
 	}
 	spec := p.Spec
 	p.ObjectMeta = metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: types.UID(fmt.Sprintf("uid-%d", s.next())),
-		CreationTimestamp: metav1.Now().Rfc3339Copy(), Labels: p.Labels, Annotations: p.Annotations}
+		CreationTimestamp: s.now(), Labels: p.Labels, Annotations: p.Annotations}
 	p.Spec, p.Status = spec, corev1.PodStatus{Phase: corev1.PodPending}
 	s.put(podsGVR, p)
 	owner := s.topOf(p)
@@ -184,6 +184,10 @@ func (s *sim) takePod(owner string, p *corev1.Pod) {
 				name = fmt.Sprintf("%s-%d", c.Name, s.next())
 			}
 			s.remove(owner, p)
+			if owner == s.noMore && number == 1 {
+				s.settled(owner)
+				return
+			}
 			if c == nil || s.newPod(owner, p.Namespace, name, number, c) {
 				s.settled(owner)
 			}
