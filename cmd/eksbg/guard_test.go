@@ -96,7 +96,7 @@ func mayKubernetes(docs, verb, resource string) bool {
 // Kubernetes clients with, each with a file that does.
 func kubernetesCalls(t *testing.T) map[string]string {
 	t.Helper()
-	const kinds = `(Pods|Nodes|Services|PodTemplates|Deployments|StatefulSets|DaemonSets|ReplicaSets|ReplicationControllers|Jobs|CronJobs|` +
+	const kinds = `(Pods|Nodes|Namespaces|Services|PodTemplates|Deployments|StatefulSets|DaemonSets|ReplicaSets|ReplicationControllers|Jobs|CronJobs|` +
 		`PodDisruptionBudgets|PriorityClasses|ValidatingWebhookConfigurations|MutatingWebhookConfigurations|Leases|Evictions)`
 	call := regexp.MustCompile(`(?s)\.` + kinds + `\([^()]*\)\.\s*(\w+)\b`)
 	verbs := map[string]string{"Get": "get", "List": "list", "Watch": "watch", "Create": "create", "Update": "update", "Patch": "patch", "Delete": "delete",

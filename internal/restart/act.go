@@ -79,6 +79,8 @@ type campaign struct {
 	starved, admitted time.Time
 	said              string
 	saidAt            time.Time
+	// unmade are the bare pods that the API server has refused to make again: that is said.
+	unmade map[string]bool
 	// suspended is true once the CronJobs are held.
 	suspended bool
 	// moved is true once a pass changed something or had to wait.
@@ -88,10 +90,11 @@ type campaign struct {
 // Act restarts what lags and returns when nothing of it is left, or with why it
 // stopped. It begins nothing any more once ctx is cancelled; rollouts that have begun
 // go on in the cluster and are found again on resume. What was changed only for the
-// time of the restart (replicas, suspended CronJobs) is put back however it ends.
+// time of the restart (replicas, suspended CronJobs) is put back however it ends, and a
+// bare pod that was evicted is made again first.
 func (r *Restart) Act(ctx context.Context, rec state.Recorder) (err error) {
 	c := &campaign{Restart: r, ledger: readLedger(r.History.Records(r.spec.ID), rec), owners: map[string]bool{},
-		reverted: map[string]string{}, outdatedBy: map[string]string{}, toldPending: map[string]bool{}}
+		reverted: map[string]string{}, outdatedBy: map[string]string{}, toldPending: map[string]bool{}, unmade: map[string]bool{}}
 	for name := range c.last {
 		c.owners[name] = true
 	}

@@ -176,8 +176,8 @@ func TestKilledAtEveryWrite(t *testing.T) {
 	}
 }
 
-// Interrupted at whichever change, it puts back at once what it changed for a while, and
-// the next process restarts nothing twice.
+// Interrupted at whichever change, it puts back at once what it changed for a while, makes
+// a bare pod again that it has evicted, and the next process restarts nothing twice.
 func TestInterruptedAtEveryChange(t *testing.T) {
 	for at := 1; ; at++ {
 		wrong, over := "", false
@@ -207,6 +207,9 @@ func TestInterruptedAtEveryChange(t *testing.T) {
 			}
 			if suspended(b.cron("nightly")) || !suspended(b.cron("held")) {
 				wrong = "CronJobs are not as they were"
+			}
+			if p, err := b.getPod("shop", "tool"); err != nil || p.DeletionTimestamp != nil {
+				wrong = fmt.Sprintf("the bare pod is away: %v", err)
 			}
 			b.journal.onIntent = nil
 			synctest.Wait()

@@ -198,6 +198,37 @@ func (l *ledger) newest(owner, do string) *entry {
 	return nil
 }
 
+// took tells whether the step may have evicted the pod of an owner.
+func (l *ledger) took(owner, uid string) bool {
+	for _, e := range l.deeds(owner, doEvict) {
+		if e.UID == uid && e.Result != state.Rejected {
+			return true
+		}
+	}
+	return false
+}
+
+// between tells whether a bare pod is, or may be, between two lives: it was evicted, and
+// has not been seen to stand again.
+func (l *ledger) between(owner string) bool {
+	stash := l.newest(owner, doStash)
+	return stash != nil && stash.owing() && l.took(owner, stash.UID)
+}
+
+// away are the manifests of the bare pods between two lives that nobody has made again yet.
+func (l *ledger) away() []*entry {
+	var out []*entry
+	for _, e := range l.all {
+		if e.Do != doStash || e != l.newest(e.Owner, doStash) || !l.between(e.Owner) {
+			continue
+		}
+		if made := l.newest(e.Owner, doCreate); made == nil || made.Seq < e.Seq || !made.standing() {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
 // owed are the entries of which something has to be put back: replicas, suspensions,
 // deletion costs.
 func (l *ledger) owed() []*entry {

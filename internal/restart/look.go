@@ -67,8 +67,9 @@ func (r *Restart) look(inv *cluster.Inventory, led *ledger, reverted map[string]
 }
 
 // sort puts one item where it belongs. A surge or a recreation that has begun goes on,
-// whatever the survey would do about the owner as it stands now; of what goes one by one
-// only the pod that was taken is waited for, where the survey would take no other.
+// whatever the survey would do about the owner as it stands now, except that a bare pod is
+// not evicted any more once the plan file has taken its consent back; of what goes one by
+// one only the pod that was taken is waited for, where the survey would take no other.
 func (r *Restart) sort(l *looking, it survey.Item, reverted map[string]string) {
 	name := it.Owner.String()
 	l.busy[name] = true
@@ -81,11 +82,16 @@ func (r *Restart) sort(l *looking, it survey.Item, reverted map[string]string) {
 		it.Reason = revertedText(a.Reverted)
 	}
 	switch {
+	case e != nil && it.Owner.Kind == "Pod" && (l.ledger.between(name) || r.consents(name)):
+		it.Method, it.Skipped = survey.Recreate, false // it is made again whatever the plan file says by now
+	case e != nil && it.Owner.Kind == "Pod":
+		l.hanging = append(l.hanging, survey.Item{Owner: it.Owner, Method: survey.Recreate, Reason: it.Reason})
+		if it.Waits() {
+			return
+		}
 	case e == nil || it.Skipped:
 	case e.Do == doSurge:
 		it.Method = survey.Surge
-	case it.Owner.Kind == "Pod":
-		it.Method = survey.Recreate
 	case e.Do == doEvict && it.Method != survey.Evict && it.Method != survey.InOrder:
 		l.hanging = append(l.hanging, survey.Item{Owner: it.Owner, Method: survey.None, Reason: it.Reason})
 		if !it.Stuck() {
@@ -136,12 +142,12 @@ func (r *Restart) lost(l *looking) {
 		l.hanging = append(l.hanging, it)
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.unfinished)) {
-		if l.busy[name] || r.skipped(name) {
+		e := l.unfinished[name]
+		it := idle(e.owner())
+		if l.busy[name] || r.skipped(name) && it.Owner.Kind != "Pod" {
 			continue
 		}
 		l.busy[name] = true
-		e := l.unfinished[name]
-		it := idle(e.owner())
 		if w := l.workloads[name]; w != nil {
 			it.Owner = w.Owner
 		} else if i := slices.IndexFunc(l.inv.Pods, func(p cluster.Pod) bool { return p.Owner.String() == name }); i >= 0 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -218,8 +219,11 @@ func TestRecreateIsRefused(t *testing.T) {
 			return nil
 		}
 		stop := stopOf(t, b.drive(t.Context()))
-		if stop.Code != state.ExitBlocked || !strings.Contains(stop.Why, "exceeded quota") || !strings.Contains(stop.Cure, "kubectl get podtemplate -n shop eksbg-tool -o yaml") {
+		if stop.Code != state.ExitBlocked || !strings.Contains(stop.Why, "exceeded quota") || !strings.Contains(stop.Cure, remakeByHand("shop", "tool")) {
 			t.Errorf("%+v", stop)
+		}
+		if got := b.journal.results("shop/tool"); !slices.Equal(got, []state.Result{state.Accepted, state.Rejected}) {
+			t.Errorf("evicted and made again: %v", got)
 		}
 		for _, r := range b.journal.Records("") {
 			if strings.Contains(string(raw(r)), "secret") {

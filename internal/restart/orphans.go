@@ -98,8 +98,8 @@ func (c *campaign) leftManifests(ctx context.Context, inv *cluster.Inventory) er
 			continue
 		}
 		ns, object := state.Clean(t.Namespace), state.Clean(t.Name)
-		if err := c.record(state.RecordWarning, fmt.Sprintf("pod %s/%s was evicted by a run that is not resumed and never made again: its manifest is the template of "+
-			"`kubectl get podtemplate -n %s %s -o yaml`; make it from that, or `kubectl delete podtemplate -n %s %s`", t.Namespace, name, ns, object, ns, object)); err != nil {
+		if err := c.record(state.RecordWarning, fmt.Sprintf("pod %s/%s was evicted by a run that is not resumed and never made again: its manifest is kept. "+
+			"Make it again (`%s`), and drop that (`kubectl delete podtemplate -n %s %s`)", t.Namespace, name, remakeByHand(ns, name), ns, object)); err != nil {
 			return err
 		}
 	}

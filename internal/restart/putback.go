@@ -14,33 +14,41 @@ import (
 	"github.com/eksbg/eksbg/internal/state"
 )
 
-// putBackTime bounds the whole put-back at the end of an Act, whatever ended it.
-const putBackTime = time.Minute
+// putBackTime bounds the whole put-back at the end of an Act, whatever ended it; bare pods
+// that have to go first are waited for remakeTime.
+const (
+	putBackTime = time.Minute
+	remakeTime  = 2 * time.Minute
+)
 
 // putBack restores what was changed for the time of the restart only: replicas,
-// deletion costs, suspended CronJobs. It also does so after an interrupt. The intents
-// of those changes hold what was there before, so it needs no new ones. What cannot be
-// put back is said with the command that does it, and stays owed in the journal.
+// deletion costs, suspended CronJobs, bare pods that were evicted and are not made again
+// yet. It also does so after an interrupt, and needs no lock for it. What cannot be put
+// back is said with the command that does it, and stays owed in the journal.
 func (c *campaign) putBack(ctx context.Context, cause error) error {
-	owed := c.owed()
-	if len(owed) == 0 {
+	owed, away := c.owed(), c.away()
+	if len(owed)+len(away) == 0 {
 		return cause
 	}
 	if state.LockLost(cause) || state.LockLost(context.Cause(ctx)) {
-		return c.leaveMarked(cause, owed)
+		return c.leaveMarked(cause, append(owed, away...))
+	}
+	c.rec = state.Unguarded(c.rec)
+	atMost := putBackTime
+	if len(away) > 0 {
+		atMost = remakeTime
 	}
 	stopped := ctx.Err() != nil
 	if stopped {
-		if err := c.record(state.RecordNote, fmt.Sprintf("putting back %s before the run stops, for %s at most", plural(len(owed), "change"), putBackTime)); err != nil {
+		if err := c.record(state.RecordNote, fmt.Sprintf("putting back %s before the run stops, for %s at most", plural(len(owed)+len(away), "change"), atMost)); err != nil {
 			cause = errors.Join(cause, err) // and put back all the same
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), putBackTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), atMost)
 	defer cancel()
-	var failed []string
-	var errs []error
-	for _, e := range owed {
-		if err := c.undo(ctx, e); err != nil {
+	failed, errs := c.undoAll(ctx, owed)
+	for _, e := range away {
+		if err := c.remake(ctx, e); err != nil {
 			errs = append(errs, err)
 			failed = append(failed, "  "+e.byHand())
 		}
@@ -61,6 +69,20 @@ func (c *campaign) putBack(ctx context.Context, cause error) error {
 	return &state.Stop{Code: state.ExitResumable, Why: text, Cure: cure, Cause: cause}
 }
 
+// undoAll puts back what needs nothing to be waited for, and gives what it could not put
+// back as commands.
+func (c *campaign) undoAll(ctx context.Context, owed []*entry) (failed []string, errs []error) {
+	ctx, cancel := context.WithTimeout(ctx, putBackTime)
+	defer cancel()
+	for _, e := range owed {
+		if err := c.undo(ctx, e); err != nil {
+			errs = append(errs, err)
+			failed = append(failed, "  "+e.byHand())
+		}
+	}
+	return failed, errs
+}
+
 // leaveMarked says what is not put back because somebody else has the lock now: that run finds
 // the marks, and putting them back under it would change what it has just set.
 func (c *campaign) leaveMarked(cause error, owed []*entry) error {
@@ -68,7 +90,7 @@ func (c *campaign) leaveMarked(cause error, owed []*entry) error {
 	for _, e := range owed {
 		left = append(left, "  "+e.byHand())
 	}
-	text := "not put back, since somebody else has the lock now; a restart that finds the marks puts these back, and by hand it is\n" +
+	text := "not put back, since somebody else has the lock now; a restart that finds the marks of replicas and CronJobs puts those back, and by hand it is\n" +
 		strings.Join(left, "\n")
 	if err := c.rec.Record(state.Record{Kind: state.RecordWarning, Text: state.Clean(strings.ReplaceAll(text, "\n", " "))}); err != nil {
 		return errors.Join(cause, fmt.Errorf("record what is not put back: %w", err))
@@ -137,6 +159,8 @@ func (e *entry) byHand() string {
 	switch e.Do {
 	case doSuspend:
 		return fmt.Sprintf("kubectl patch cronjob -n %s %s -p '{\"spec\":{\"suspend\":false}}'", ns, name)
+	case doStash:
+		return remakeByHand(ns, name)
 	case doMark:
 		return fmt.Sprintf("kubectl annotate pod -n %s %s %s-", ns, state.Clean(e.Object), corev1.PodDeletionCost)
 	}

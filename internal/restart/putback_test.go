@@ -185,7 +185,7 @@ func TestOrphanedMarks(t *testing.T) {
 				}
 			}
 			all := strings.Join(told, "\n")
-			for _, text := range []string{"kubectl scale replicaset -n shop one --replicas=1", "kubectl patch cronjob -n shop nightly", "kubectl get podtemplate -n shop eksbg-tool -o yaml"} {
+			for _, text := range []string{"kubectl scale replicaset -n shop one --replicas=1", "kubectl patch cronjob -n shop nightly", remakeByHand("shop", "tool")} {
 				if !strings.Contains(all, text) || len(told) != 3 {
 					t.Errorf("%q is not in %q", text, told)
 				}

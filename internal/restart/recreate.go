@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/eksbg/eksbg/internal/planfile"
 	"github.com/eksbg/eksbg/internal/state"
 )
 
@@ -25,11 +26,15 @@ func (c *campaign) recreate(ctx context.Context, w *work) (bool, error) {
 	switch {
 	case now != nil && string(now.UID) == old && now.DeletionTimestamp != nil:
 		return false, c.watchOver(ctx, w)
+	case now != nil && string(now.UID) == old && !c.consents(w.name):
+		return c.spare(ctx, w, c.mirror.podView(now))
 	case now != nil && string(now.UID) == old && c.mirror.place(now.Spec.NodeName) == nowhere:
 		return false, c.watchOver(ctx, w)
+	case now != nil && string(now.UID) == old && c.mirror.place(now.Spec.NodeName) == current && stash != nil && stash.owing() && !c.took(w.name, old):
+		return false, c.unstash(ctx, w) // it stands where it should
 	case now != nil && string(now.UID) == old && c.mirror.place(now.Spec.NodeName) == current:
-		w.active, w.done = false, true // it stands where it should
-		return false, c.close(w, state.Succeeded, "on "+c.minor)
+		w.active, w.done = false, true // likewise
+		return false, nil
 	case now != nil && string(now.UID) == old && (stash == nil || !stash.standing()):
 		return c.again(w, c.stash(ctx, w, now, stash))
 	case now != nil && string(now.UID) == old:
@@ -39,7 +44,7 @@ func (c *campaign) recreate(ctx context.Context, w *work) (bool, error) {
 	case stash == nil || !stash.owing():
 		w.active, w.done = false, true // it went without eksbg's doing
 		return false, nil
-	case !c.took(w, old):
+	case !c.took(w.name, old):
 		return false, c.unstash(ctx, w) // likewise
 	case create != nil && create.standing():
 		return false, c.watchOver(ctx, w) // the watch does not show it yet
@@ -55,14 +60,24 @@ func (c *campaign) birth(w *work) string {
 	return w.item.Owner.UID
 }
 
-// took tells whether this step may have evicted the pod.
-func (c *campaign) took(w *work, uid string) bool {
+// consents tells whether the plan file lets a bare pod be made anew.
+func (r *Restart) consents(owner string) bool {
+	return r.allows(owner, planfile.ActionRecreate) && !r.skipped(owner)
+}
+
+// spare leaves a pod that stands where it is, since the plan file has taken its consent
+// back before the eviction; its manifest is kept no longer.
+func (c *campaign) spare(ctx context.Context, w *work, p podView) (bool, error) {
 	for _, e := range c.deeds(w.name, doEvict) {
-		if e.UID == uid && e.Result != state.Rejected {
-			return true
+		switch {
+		case e.UID != p.UID:
+		case e.open():
+			return c.unsent(ctx, w, taking{pod: p, entry: e}, "not sent again: the plan file no longer allows it")
+		case e.standing():
+			return false, c.watchOver(ctx, w) // the watch does not show it yet
 		}
 	}
-	return false
+	return false, c.unstash(ctx, w)
 }
 
 // stash puts the manifest away in a PodTemplate of the pod's own namespace.
@@ -150,8 +165,7 @@ func (c *campaign) create(ctx context.Context, w *work, open *entry) error {
 	t, err := c.Kubernetes.CoreV1().PodTemplates(o.Namespace).Get(ctx, stashName(o.Name), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return c.stop(w, state.ExitBlocked, "the pod is gone, and so is PodTemplate "+stashName(o.Name)+" with its manifest",
-			"make the pod again from where it came from, then run the same command again")
+		return c.unkept(ctx, w)
 	case err != nil:
 		if later, err := c.later(w, err); later {
 			return err
@@ -170,16 +184,48 @@ func (c *campaign) create(ctx context.Context, w *work, open *entry) error {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, Labels: t.Template.Labels,
 		Annotations: t.Template.Annotations, Finalizers: t.Template.Finalizers}, Spec: t.Template.Spec}
 	_, err = c.Kubernetes.CoreV1().Pods(o.Namespace).Create(ctx, p, metav1.CreateOptions{FieldManager: fieldManager})
-	if apierrors.IsAlreadyExists(err) {
+	switch {
+	case apierrors.IsAlreadyExists(err):
 		c.moved = true
 		return c.settle(seq, state.Found, w.name+": it is there again", landed{})
+	case ending(err), apierrors.IsNotFound(err): // the latter once the namespace is gone
+		return c.dropped(w)
 	}
 	err = c.sent(w, seq, answer{err: err, did: "made again", what: "make again", verb: "create pods"})
 	if stop, ok := asStop(err); ok && stop.Code == state.ExitBlocked {
-		stop.Cure = fmt.Sprintf("its manifest is in PodTemplate %s (kubectl get podtemplate -n %s %s -o yaml);\n%s", stashName(o.Name), o.Namespace, stashName(o.Name), stop.Cure)
+		c.unmade[w.name] = true
+		stop.Cure += "\nthe pod is away and its manifest kept in PodTemplate " + state.Clean(stashName(o.Name)) + "; by hand it is made again with\n  " + remakeByHand(o.Namespace, o.Name)
 		return stop
 	}
 	return err
+}
+
+// unkept decides what becomes of a pod whose manifest is gone: with its namespace both go
+// for good, and that is nobody's business here.
+func (c *campaign) unkept(ctx context.Context, w *work) error {
+	o := w.item.Owner
+	ns, err := c.Kubernetes.CoreV1().Namespaces().Get(ctx, o.Namespace, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err), err == nil && ns.DeletionTimestamp != nil:
+		return c.dropped(w)
+	case err != nil && !apierrors.IsForbidden(err):
+		if later, err := c.later(w, err); later {
+			return err
+		}
+		return fmt.Errorf("look whether the namespace of %s is being deleted: %w", w.name, err)
+	}
+	return c.stop(w, state.ExitBlocked, "the pod is gone, and so is PodTemplate "+stashName(o.Name)+" with its manifest",
+		"make the pod again from where it came from, then run the same command again")
+}
+
+// dropped ends the recreation of a pod whose namespace is being deleted.
+func (c *campaign) dropped(w *work) error {
+	w.active, w.done, c.moved = false, true, true
+	why := "namespace " + w.item.Owner.Namespace + " is being deleted: not made again"
+	if err := c.close(w, state.Unknown, why); err != nil {
+		return err
+	}
+	return c.record(state.RecordNote, w.name+": "+why)
 }
 
 // reborn waits until the new pod stands, and then drops the manifest.
@@ -208,6 +254,9 @@ func (c *campaign) reborn(ctx context.Context, w *work, p *corev1.Pod, create *e
 func (c *campaign) unstash(ctx context.Context, w *work) error {
 	o := w.item.Owner
 	name := stashName(o.Name)
+	if kept, err := c.kept(ctx, w); err != nil || !kept {
+		return err
+	}
 	e := c.newest(w.name, doUnstash)
 	seq := int64(0)
 	var err error
@@ -230,6 +279,27 @@ func (c *campaign) unstash(ctx context.Context, w *work) error {
 	return c.close(w, state.Succeeded, "")
 }
 
+// kept tells whether the manifest is there to be dropped. Where nobody knows if it was put
+// away the API server is asked: another PodTemplate of that name is none of eksbg's.
+func (c *campaign) kept(ctx context.Context, w *work) (bool, error) {
+	s := c.newest(w.name, doStash)
+	if s == nil || !s.open() {
+		return true, nil
+	}
+	t, err := c.Kubernetes.CoreV1().PodTemplates(w.item.Owner.Namespace).Get(ctx, s.Object, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err), err == nil && t.Annotations[recreateAnnotation] != s.UID:
+		w.active, w.done, c.moved = false, true, true
+		return false, c.settle(s.Seq, state.Rejected, w.name+": its manifest was not kept", landed{})
+	case err != nil:
+		if later, err := c.later(w, err); later {
+			return false, err
+		}
+		return false, fmt.Errorf("look whether the manifest of %s is kept: %w", w.name, err)
+	}
+	return true, c.settle(s.Seq, state.Found, w.name+": its manifest is kept in PodTemplate "+s.Object, landed{})
+}
+
 // close records what came in the end of all that was done to a bare pod. The stash is
 // the last, for as long as it is owing the old pod is known by it. Without a text each
 // outcome says what the change came to.
@@ -237,7 +307,7 @@ func (c *campaign) close(w *work, result state.Result, text string) error {
 	all := slices.Clone(c.byOwner[w.name])
 	slices.Reverse(all)
 	for _, e := range all {
-		if e.Do == doPending || !e.standing() && e.Result != state.Failed {
+		if e.Do == doPending || !e.owing() {
 			continue
 		}
 		came := text
