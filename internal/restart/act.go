@@ -39,8 +39,12 @@ type work struct {
 	noted string
 	// generation is the least that the watch has to show before anything is decided.
 	generation int64
-	// pending is since when a pod (by UID) waits for the Fargate scheduler.
-	pending map[string]time.Time
+	// pending are the pods (by UID) that wait for the Fargate scheduler.
+	pending map[string]unscheduled
+	// short is since when a custom owner has fewer pods than it had and none on its way,
+	// asked when it was asked for its number, and wants what that is; nil for not known.
+	short, asked time.Time
+	wants        *int
 	// answers are the CoreDNS pods (by UID) that resolved the name; dumb is since when
 	// one does not, and because of what.
 	answers map[string]bool
@@ -220,7 +224,7 @@ func (c *campaign) reopen(ctx context.Context) error {
 		c.mirror.close()
 		c.mirror = nil
 	}
-	m, err := openMirror(ctx, c.Kubernetes, c.minor, c.controllers)
+	m, err := openMirror(ctx, c.Kubernetes, c.Clock, c.minor, c.controllers)
 	if err != nil {
 		return err
 	}

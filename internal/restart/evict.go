@@ -103,7 +103,10 @@ func most(want int, all []*entry) int {
 func (c *campaign) evictNext(ctx context.Context, w *work) (bool, error) {
 	w.view.Deadline = "" // of an earlier rollout: evictions change no template
 	all := c.deeds(w.name, doEvict)
-	want := c.wanted(w, all)
+	want, err := c.wanted(ctx, w, all)
+	if err != nil {
+		return false, err
+	}
 	t := take(w.view, want, all, w.method == survey.InOrder)
 	if t.whole {
 		if ok, err := c.resolving(ctx, w); !ok {
@@ -140,7 +143,11 @@ func (c *campaign) evictNext(ctx context.Context, w *work) (bool, error) {
 // awaitTaken waits until an owner stands again from which no pod may be taken any more: what
 // the plan file had consented to it does no longer, or there is nothing left to take.
 func (c *campaign) awaitTaken(ctx context.Context, w *work, all []*entry) (bool, error) {
-	t := take(w.view, c.wanted(w, all), all, false)
+	want, err := c.wanted(ctx, w, all)
+	if err != nil {
+		return false, err
+	}
+	t := take(w.view, want, all, false)
 	switch t.act {
 	case actClose:
 		return true, c.settle(t.entry.Seq, state.Found, w.name+": "+t.entry.Object+" is gone", landed{})
@@ -180,20 +187,6 @@ func (c *campaign) unsent(ctx context.Context, w *work, t taking, why string) (b
 }
 
 func podName(w *work, p podView) string { return w.item.Owner.Namespace + "/" + p.Name }
-
-// wanted is how many pods the owner should have: what it says itself, otherwise what
-// it had when the first of them was taken.
-func (c *campaign) wanted(w *work, all []*entry) int {
-	switch {
-	case w.view.Found:
-		return int(w.view.Desired)
-	case known(w.item.Owner):
-		return 0 // it was deleted, and its pods go with it
-	case len(all) > 0 && all[len(all)-1].owing():
-		return all[len(all)-1].Want
-	}
-	return int(w.item.Replicas)
-}
 
 // stands records that what the evictions took stands again.
 func (c *campaign) stands(w *work, all []*entry) error {

@@ -323,7 +323,7 @@ func TestMirrorCounts(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		b.deployment("shop", "cart", 3, oldKubelet)
 		b.deployment("shop", "pay", 2, newKubelet)
-		m, err := openMirror(t.Context(), b.client, "1.33", false)
+		m, err := openMirror(t.Context(), b.client, b.clock, "1.33", false)
 		must(err)
 		defer m.close()
 		check := func(when string, all, at int) {

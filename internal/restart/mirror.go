@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/eksbg/eksbg/internal/aws"
 	"github.com/eksbg/eksbg/internal/cluster"
@@ -43,6 +44,8 @@ type mirror struct {
 	factory informers.SharedInformerFactory
 	stop    context.CancelFunc
 	minor   string
+	// times is the API server's clock as far as its objects show it.
+	times *serverTimes
 	// wake gets a token when anything has changed since it was last taken.
 	wake chan struct{}
 
@@ -85,9 +88,10 @@ const mostDenied = 5
 // openMirror starts the watches; they show the whole cluster, and count counts all of
 // it, once all of told have synced. minor is the one that kubelets must have. The caller
 // closes the mirror.
-func openMirror(ctx context.Context, client kubernetes.Interface, minor string, replicationControllers bool) (*mirror, error) {
-	m := &mirror{factory: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(slim)),
-		minor: minor, wake: make(chan struct{}, 1), dirty: map[string]bool{}, counted: map[string]bool{}, complaints: map[string]complaint{}}
+func openMirror(ctx context.Context, client kubernetes.Interface, clk clock.PassiveClock, minor string, replicationControllers bool) (*mirror, error) {
+	times := &serverTimes{clk: clk}
+	m := &mirror{factory: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(times.slim)),
+		times: times, minor: minor, wake: make(chan struct{}, 1), dirty: map[string]bool{}, counted: map[string]bool{}, complaints: map[string]complaint{}}
 	apps, core := m.factory.Apps().V1(), m.factory.Core().V1()
 	m.replicaSets, m.pods, m.nodes = apps.ReplicaSets().Informer(), core.Pods().Informer(), core.Nodes().Informer()
 	m.budgets = m.factory.Policy().V1().PodDisruptionBudgets().Informer()

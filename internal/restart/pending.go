@@ -19,27 +19,47 @@ import (
 // (aws/containers-roadmap#2654).
 const maxPending = 3
 
+// leastSeen is how long this process has to have seen a pod wait itself, however old it is:
+// a first list may be from before the pod was scheduled.
+const leastSeen = 10 * time.Second
+
+// unscheduled is a pod that waits for the Fargate scheduler: since when as the API server's
+// own times show it, and since when this process sees it.
+type unscheduled struct {
+	since, seen time.Time
+	// deleted is true once it was: it is gone as soon as the watch shows that.
+	deleted bool
+}
+
+// due is when it has waited for that long.
+func (u unscheduled) due(patience time.Duration) time.Time {
+	return latest(u.since.Add(patience), u.seen.Add(min(patience, leastSeen)))
+}
+
 // wakeScheduler deletes a pod that has waited for the Fargate scheduler for too long, so
 // that its controller makes another one. Pods of owners that are only waited for and
 // pods that are meant to end are told of and left alone.
 func (c *campaign) wakeScheduler(ctx context.Context, w *work) error {
 	now := c.Clock.Now()
-	waiting := map[string]time.Time{}
+	waiting := map[string]unscheduled{}
 	for _, p := range w.view.Pods {
 		if !p.Waiting || p.Terminating || w.method == survey.Recreate {
 			continue
 		}
-		since, ok := w.pending[p.UID]
+		u, ok := w.pending[p.UID]
 		if !ok {
-			since = now
+			u = unscheduled{since: now, seen: now}
 		}
-		waiting[p.UID] = since
-		if now.Sub(since) < c.Pending {
+		if !u.deleted {
+			u.since = earlier(u.since, now.Add(-c.mirror.times.age(p.Created)))
+		}
+		waiting[p.UID] = u
+		if now.Before(u.due(c.Pending)) {
 			continue
 		}
 		if w.method == survey.Wait || p.Once || runsOnce(w.item.Owner) {
 			delete(waiting, p.UID)
-			if err := c.tellPending(w, p, now.Sub(since)); err != nil {
+			if err := c.tellPending(w, p, now.Sub(u.since)); err != nil {
 				return err
 			}
 			continue
@@ -48,10 +68,10 @@ func (c *campaign) wakeScheduler(ctx context.Context, w *work) error {
 			delete(waiting, p.UID)
 			continue
 		}
-		if err := c.makeAnew(ctx, w, p, now.Sub(since)); err != nil {
+		if err := c.makeAnew(ctx, w, p, now.Sub(u.since)); err != nil {
 			return err
 		}
-		waiting[p.UID] = now // the watch shows it gone soon
+		waiting[p.UID] = unscheduled{since: now, seen: now, deleted: true}
 	}
 	w.pending = waiting
 	return nil

@@ -131,7 +131,7 @@ func TestNotMadeAgainBeforeTheEnd(t *testing.T) {
 				begin := b.clock.Now()
 				err := <-end
 				stop := stopOf(t, err)
-				if stop.Code != state.ExitResumable || !errors.Is(err, context.Canceled) || !strings.Contains(stop.Why, tool) || !strings.Contains(stop.Why, tt.says) ||
+				if stop.Code != state.ExitInterrupted || !errors.Is(err, context.Canceled) || !strings.Contains(stop.Why, tool) || !strings.Contains(stop.Why, tt.says) ||
 					!strings.Contains(stop.Cure, remakeByHand("shop", "tool")) {
 					t.Errorf("%+v", stop)
 				}

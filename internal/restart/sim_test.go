@@ -145,7 +145,9 @@ func (s *sim) put(gvr schema.GroupVersionResource, obj runtime.Object) {
 }
 
 // now is the time of the API server, as it writes it into objects.
-func (s *sim) now() metav1.Time { return metav1.Time{Time: time.Now().Add(s.skew).Truncate(time.Second)} }
+func (s *sim) now() metav1.Time {
+	return metav1.Time{Time: time.Now().Add(s.skew).Truncate(time.Second)}
+}
 
 // meta makes the metadata of an object with a UID of its own.
 func (s *sim) meta(ns, name string, owner *metav1.OwnerReference) metav1.ObjectMeta {

@@ -3,6 +3,7 @@ package restart
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/eksbg/eksbg/internal/restart/survey"
 	"github.com/eksbg/eksbg/internal/state"
@@ -24,6 +25,10 @@ func (c *campaign) timedOut(w *work) error {
 		return c.stop(w, state.ExitResumable, fmt.Sprintf("%s after %s: %s", w.item.Reason, c.JobTimeout, w.view.unsettled()),
 			cure+";\nrun the same command again to go on waiting, or raise restart.jobTimeout in the plan file")
 	}
+	unsettled := w.view.unsettled()
+	if all := c.deeds(w.name, doEvict); !w.short.IsZero() && owing(all) {
+		unsettled = strings.TrimPrefix(unsettled+fmt.Sprintf("; %d of %s are there", len(w.view.Pods), plural(all[len(all)-1].Want, "pod")), "; ")
+	}
 	if !w.view.Found {
 		// How many pods a custom owner wants is not known: it is counted anew on resume.
 		for _, e := range c.deeds(w.name, doEvict) {
@@ -34,7 +39,7 @@ func (c *campaign) timedOut(w *work) error {
 			}
 		}
 	}
-	why := fmt.Sprintf("not done after %s: %s", c.Timeout, w.view.unsettled())
+	why := fmt.Sprintf("not done after %s: %s", c.Timeout, unsettled)
 	if newest := w.newest(); newest != "" {
 		why += "; " + newest
 	}

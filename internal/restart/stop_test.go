@@ -362,7 +362,7 @@ func TestWatchDeniedForAMoment(t *testing.T) {
 
 func TestMirrorForgetsComplaints(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
-		m, err := openMirror(t.Context(), b.client, "1.33", false)
+		m, err := openMirror(t.Context(), b.client, b.clock, "1.33", false)
 		must(err)
 		defer m.close()
 		synctest.Wait()

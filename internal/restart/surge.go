@@ -136,6 +136,12 @@ func (c *campaign) shrink(ctx context.Context, w *work, e *entry) (bool, error) 
 			ready++
 		}
 	}
+	if ready < e.From && w.view.missed() {
+		if err := c.record(state.RecordNote, w.name+": the replica more is on the old kubelet too; put back, and tried anew"); err != nil {
+			return false, err
+		}
+		return false, c.giveBack(ctx, w, e)
+	}
 	if ready < e.From {
 		return false, c.watchOver(ctx, w)
 	}
@@ -149,10 +155,15 @@ func (c *campaign) shrink(ctx context.Context, w *work, e *entry) (bool, error) 
 		// Its controller sees the mark no sooner than this watch does.
 		return false, c.watchOver(ctx, w)
 	}
+	return false, c.giveBack(ctx, w, e)
+}
+
+// giveBack puts the number back in the course of the restart, under the lock.
+func (c *campaign) giveBack(ctx context.Context, w *work, e *entry) error {
 	if err := c.guard("k8s:patch "+resource(w.item.Owner), w.name); err != nil {
-		return false, err
+		return err
 	}
-	return false, c.restore(ctx, w, e)
+	return c.restore(ctx, w, e)
 }
 
 // markToGo writes the deletion cost onto a pod. It goes with the pod.
@@ -281,6 +292,10 @@ func (v view) counted() bool {
 	}
 	return v.Observed >= v.Generation && v.Replicas == v.Desired && stay == v.Desired
 }
+
+// missed tells whether all pods are there and every one of them is on an old kubelet, so
+// that waiting brings none that could replace one.
+func (v view) missed() bool { return v.counted() && len(v.standing()) == int(v.Desired) }
 
 // settledSurge tells whether nothing of a ReplicaSet or ReplicationController lags and
 // as many pods as it wants are ready.

@@ -194,8 +194,11 @@ func (c *campaign) due(w *work) time.Time {
 	if !w.retry.IsZero() {
 		t = earlier(t, w.retry)
 	}
-	for _, since := range w.pending {
-		t = earlier(t, since.Add(c.Pending))
+	if !w.short.IsZero() {
+		t = earlier(t, w.nextAsk())
+	}
+	for _, u := range w.pending {
+		t = earlier(t, u.due(c.Pending))
 	}
 	return t
 }
