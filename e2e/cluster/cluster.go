@@ -73,6 +73,9 @@ func New(ctx context.Context, dir string, o kube.Options) (_ *Cluster, err error
 			err = fmt.Errorf("start cluster %s: %w", o.Name, err)
 		}
 	}()
+	if o.Authorize != nil {
+		return nil, errors.New("a real API server goes by its own RBAC: the scenario may deny nothing")
+	}
 	bin, err := kubernetes.Binary(ctx)
 	if err != nil {
 		return nil, err

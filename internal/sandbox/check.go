@@ -89,6 +89,9 @@ func (c *Cluster) check(at string, bad complain) {
 	if c.GitOps != nil {
 		c.GitOps.check(c, at+".gitops", bad)
 	}
+	for _, d := range c.Deny {
+		d.check(at, bad)
+	}
 	for _, n := range c.Nodes {
 		if n.Name == "" || n.Kubelet != "" && !minorPattern.MatchString(n.Kubelet) {
 			bad("%s.nodes: %q needs a name, and a minor as kubelet", at, n.Name)

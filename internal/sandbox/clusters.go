@@ -61,6 +61,7 @@ func (s *Sandbox) startCluster(ctx context.Context, side string, nth int64) erro
 		Name: def.Name, Region: s.scenario.Region, Fargate: fargate, Seed: s.scenario.Seed + nth,
 		Version:      func() string { return s.eks.Version(def.Name) },
 		Authenticate: func(bearer string) (string, []string, error) { return s.authenticate(c, bearer) },
+		Authorize:    def.authorize(),
 	})
 	if err != nil {
 		return err
@@ -101,11 +102,10 @@ func (s *Sandbox) serveKube(c *cluster, l net.Listener) {
 }
 
 // authenticate lets in the static token of the kubeconfig, and whoever has an EKS
-// token for this cluster: in the sandbox every caller is an administrator.
+// token for this cluster: an administrator too, unless the scenario denies something.
 func (s *Sandbox) authenticate(c *cluster, bearer string) (string, []string, error) {
-	admins := []string{"system:masters", "system:authenticated"}
 	if bearer == c.token {
-		return "kubernetes-admin", admins, nil
+		return "kubernetes-admin", []string{administrators, authenticated}, nil
 	}
 	arn, name, err := s.sts.Verify(bearer, time.Now())
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *Sandbox) authenticate(c *cluster, bearer string) (string, []string, err
 	if name != c.name {
 		return "", nil, fmt.Errorf("the token is for cluster %s, this is %s", name, c.name)
 	}
-	return arn, admins, nil
+	return arn, s.scenario.Side(c.side).groups(), nil
 }
 
 // cluster finds one by its side or its name.

@@ -178,6 +178,8 @@ type Cluster struct {
 	Budgets []Budget `yaml:"budgets,omitempty"`
 	// GitOps reverts what others write.
 	GitOps *GitOps `yaml:"gitops,omitempty"`
+	// Deny is what callers may not do.
+	Deny []Denial `yaml:"deny,omitempty"`
 }
 
 // Subnet is a private subnet of the cluster's VPC.

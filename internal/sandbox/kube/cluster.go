@@ -82,7 +82,7 @@ func New(o Options) (*Cluster, error) {
 		}
 	})
 	c.Server = &apiserver.Server{
-		Registry: c.reg, Version: o.Version, Authenticate: o.Authenticate, Bookmark: o.Bookmark, Done: c.done,
+		Registry: c.reg, Version: o.Version, Authenticate: o.Authenticate, Authorize: o.Authorize, Bookmark: o.Bookmark, Done: c.done,
 	}
 	for _, ns := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease} {
 		if err := c.Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}); err != nil {

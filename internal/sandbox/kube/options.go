@@ -21,6 +21,10 @@ type Options struct {
 	// Authenticate resolves a bearer token to a user. nil lets everybody in. It is
 	// called for every request, from many goroutines.
 	Authenticate func(bearer string) (user string, groups []string, err error)
+	// Authorize judges what a user may do, and may say why; nil allows everything. It is
+	// asked about each request, and by callers who ask what they may do
+	// (SelfSubjectAccessReview).
+	Authorize func(user string, groups []string, a Attributes) (allowed bool, reason string)
 	// Fargate describes the compute of the cluster.
 	Fargate FargateOptions
 	// Now is the clock of timestamps; nil means time.Now.
@@ -34,6 +38,9 @@ type Options struct {
 	// as kube-apiserver does it.
 	Bookmark time.Duration
 }
+
+// Attributes are what a request is judged by.
+type Attributes = apiserver.Attributes
 
 // FargateOptions describe the account's Fargate capacity and the profiles of the cluster.
 type FargateOptions = fargate.Options

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -27,12 +28,16 @@ func writeJSON(w http.ResponseWriter, v any) {
 // versions lists the group versions served, in the order of registry.All.
 func versions() []schema.GroupVersion {
 	var out []schema.GroupVersion
-	seen := map[schema.GroupVersion]bool{}
-	for _, r := range registry.All {
-		if gv := r.GroupVersion(); !seen[gv] {
-			seen[gv] = true
+	add := func(gv schema.GroupVersion) {
+		if !slices.Contains(out, gv) {
 			out = append(out, gv)
 		}
+	}
+	for _, r := range registry.All {
+		add(r.GroupVersion())
+	}
+	for _, v := range reviews {
+		add(v.GroupVersion())
 	}
 	return out
 }
@@ -106,6 +111,13 @@ func resources(gv schema.GroupVersion) runtime.Object {
 		}
 		if r.Status {
 			sub("status", r.GVK(), "get", "patch", "update")
+		}
+	}
+	for _, v := range reviews {
+		if v.GroupVersion() == gv {
+			l.APIResources = append(l.APIResources, metav1.APIResource{
+				Name: v.Resource, SingularName: strings.ToLower(v.kind), Kind: v.kind, Verbs: metav1.Verbs{"create"},
+			})
 		}
 	}
 	if len(l.APIResources) == 0 {

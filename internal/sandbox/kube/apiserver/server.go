@@ -3,6 +3,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"net/http"
 	"strings"
 	"time"
@@ -22,6 +23,8 @@ type Server struct {
 	Version func() string
 	// Authenticate resolves a bearer token; nil lets everybody in.
 	Authenticate func(bearer string) (user string, groups []string, err error)
+	// Authorize judges a request of a user, and may say why; nil allows everything.
+	Authorize func(user string, groups []string, a Attributes) (allowed bool, reason string)
 	// Bookmark is how often watches get a bookmark.
 	Bookmark time.Duration
 	// Done ends every watch when it is closed.
@@ -32,17 +35,17 @@ var _ wire.Service = (*Server)(nil)
 
 // Classify names a request "k8s:<verb> <resource>[/<subresource>]", or "k8s:get <path>"
 // for what is no resource.
-func (s *Server) Classify(r *http.Request, _ []byte) wire.Call {
+func (s *Server) Classify(r *http.Request, body []byte) wire.Call {
 	q := parse(r)
 	if q.resource == "" {
 		return wire.Call{Name: "k8s:" + q.verb + " " + r.URL.Path}
 	}
-	return wire.Call{Name: "k8s:" + q.verb + " " + q.target(), Object: q.object(), Changing: changes(r, q)}
+	return wire.Call{Name: "k8s:" + q.verb + " " + q.target(), Object: cmp.Or(about(r, q, body), q.object()), Changing: changes(r, q)}
 }
 
 // changes is true for requests that can leave the cluster different.
 func changes(r *http.Request, q request) bool {
-	if q.sub == "portforward" {
+	if q.sub == "portforward" || reviewed(q) != nil {
 		return false
 	}
 	switch q.verb {
@@ -62,35 +65,29 @@ var public = map[string]bool{"/version": true, "/healthz": true, "/livez": true,
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !s.authenticated(r) {
+	who, ok := s.identify(r)
+	if !ok {
 		writeError(w, r, apierrors.NewUnauthorized("Unauthorized"))
 		return
 	}
 	q := parse(r)
-	switch {
+	asked := attributes(r, q)
+	if allowed, reason := s.allowed(who, asked); !allowed {
+		writeError(w, r, forbidden(who, asked, reason))
+		return
+	}
+	switch v := reviewed(q); {
 	case q.res != nil:
 		s.serveResource(w, r, q)
+	case v != nil:
+		if err := s.serveReview(w, r, q, who, v); err != nil {
+			writeError(w, r, err)
+		}
 	case q.resource == "":
 		s.serveDiscovery(w, r, q)
 	default:
 		writeError(w, r, notServed(r, q))
 	}
-}
-
-func (s *Server) authenticated(r *http.Request) bool {
-	if s.Authenticate == nil {
-		return true
-	}
-	header := r.Header.Get("Authorization")
-	if header == "" && public[r.URL.Path] {
-		return true
-	}
-	scheme, token, _ := strings.Cut(header, " ")
-	if !strings.EqualFold(scheme, "Bearer") || token == "" {
-		return false
-	}
-	_, _, err := s.Authenticate(strings.TrimSpace(token))
-	return err == nil
 }
 
 // notServed is the answer to paths that are not there, in kube-apiserver's words.

@@ -38,6 +38,10 @@ type Target struct {
 	// Compact makes every resource version and continue token up to now expire, as
 	// etcd's compaction does. nil leaves out what needs it.
 	Compact func(t *testing.T)
+	// Narrow reaches the API server as the user "narrow", who may get, list and watch the
+	// pods of a namespace and nothing else but what every user may. It returns once that
+	// holds.
+	Narrow func(t *testing.T, namespace string) *rest.Config
 	// Patience bounds each wait; 0 is a minute.
 	Patience time.Duration
 	// Skips names checks ("Portforward") that the target cannot be held to, with why.
@@ -157,7 +161,7 @@ func must[T any](v T, err error) func(*Case) T {
 // checks are all behaviours, by topic.
 func checks() []check {
 	var all []check
-	for _, topic := range [][]check{readChecks, writeChecks, workloadChecks, ownerChecks, evictionChecks, jobChecks, fargateChecks, forwardChecks} {
+	for _, topic := range [][]check{readChecks, writeChecks, workloadChecks, ownerChecks, evictionChecks, jobChecks, fargateChecks, forwardChecks, accessChecks} {
 		all = append(all, topic...)
 	}
 	return all

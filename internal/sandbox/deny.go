@@ -1,0 +1,62 @@
+package sandbox
+
+import (
+	"slices"
+
+	"github.com/eksbg/eksbg/internal/sandbox/kube"
+)
+
+// administrators is the group that may do everything, whatever anybody denies.
+const administrators = "system:masters"
+
+// Denial is something that callers with an EKS token may not do in a cluster; they may do
+// everything else. The administrator of the kubeconfig may do that too.
+type Denial struct {
+	// Verbs are patch, create and so on; none is all of them.
+	Verbs []string `yaml:"verbs,omitempty"`
+	// Resources are named without their group: deployments, pods/eviction.
+	Resources []string `yaml:"resources"`
+	// Namespaces are where; none is everywhere. What is denied in one namespace is denied
+	// across all of them too, as with a Role in each of the others.
+	Namespaces []string `yaml:"namespaces,omitempty"`
+}
+
+// of tells whether the denial is of a request.
+func (d Denial) of(a kube.Attributes) bool {
+	resource := a.Resource
+	if a.Subresource != "" {
+		resource += "/" + a.Subresource
+	}
+	has := func(list []string, v string) bool { return len(list) == 0 || v == "*" || slices.Contains(list, v) }
+	return has(d.Verbs, a.Verb) && has(d.Resources, resource) && (a.Namespace == "" || has(d.Namespaces, a.Namespace))
+}
+
+// authorize judges by the denials of a cluster; nil where it has none.
+func (c *Cluster) authorize() func(string, []string, kube.Attributes) (bool, string) {
+	if len(c.Deny) == 0 {
+		return nil
+	}
+	return func(_ string, groups []string, a kube.Attributes) (bool, string) {
+		if a.Path != "" || slices.Contains(groups, administrators) {
+			return true, ""
+		}
+		return !slices.ContainsFunc(c.Deny, func(d Denial) bool { return d.of(a) }), ""
+	}
+}
+
+// groups are those of a caller with an EKS token.
+func (c *Cluster) groups() []string {
+	if len(c.Deny) == 0 {
+		return []string{administrators, authenticated}
+	}
+	return []string{authenticated}
+}
+
+// authenticated is the group of all whom the API server knows.
+const authenticated = "system:authenticated"
+
+func (d Denial) check(at string, bad complain) {
+	if len(d.Resources) == 0 {
+		bad("%s.deny needs resources: [deployments], [pods/eviction]", at)
+	}
+}
