@@ -10,7 +10,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes"
 
+	"github.com/eksbg/eksbg/internal/plan"
 	"github.com/eksbg/eksbg/internal/planfile"
 	"github.com/eksbg/eksbg/internal/run"
 	"github.com/eksbg/eksbg/internal/state"
@@ -117,7 +119,25 @@ func makePlan(ctx context.Context, o *planOptions) (*state.Plan, error) {
 	}
 	ctx, stopSignals := withSignals(ctx, o.streams, "Interrupted.")
 	defer stopSignals()
-	return s.plan(run.Reading(ctx), state.Side(o.active), sum(content), lineageOf(path))
+	p, err := s.plan(run.Reading(ctx), state.Side(o.active), sum(content), lineageOf(path))
+	if err != nil {
+		return nil, err
+	}
+	gaps, err := plan.AccessGaps(ctx, f, p, s.kubernetes)
+	if err != nil {
+		return nil, s.explain(ctx, err)
+	}
+	p.Findings = append(p.Findings, gaps...)
+	return p, nil
+}
+
+// kubernetes is the client of one side's API server.
+func (s *session) kubernetes(ctx context.Context, side state.Side) (kubernetes.Interface, error) {
+	c, err := s.open(ctx, side)
+	if err != nil {
+		return nil, err
+	}
+	return c.Kubernetes(), nil
 }
 
 // refuseOpenRun says that a run is open instead of planning beside it.

@@ -233,9 +233,11 @@ func (r *repeater) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// changing tells whether a request changes something in the cluster.
+// changing tells whether a request changes something in the cluster. Callers ask about
+// themselves with POST.
 func changing(req *http.Request) bool {
-	return req.Method != http.MethodGet && req.Method != http.MethodHead && !strings.HasPrefix(req.URL.Path, "/apis/authorization.k8s.io/")
+	return req.Method != http.MethodGet && req.Method != http.MethodHead &&
+		!strings.HasPrefix(req.URL.Path, "/apis/authorization.k8s.io/") && !strings.HasPrefix(req.URL.Path, "/apis/authentication.k8s.io/")
 }
 
 func (r *repeater) call(req *http.Request) string {

@@ -89,6 +89,7 @@ func (b *Builder) preflight(spec state.StepSpec) run.Step {
 		}})
 	}
 	checks = append(checks, b.roomChecks()...)
+	checks = append(checks, b.accessChecks()...)
 	return preflight.New(spec, preflight.Deps{Checks: checks, History: b.History,
 		Waive: func(fs []state.Finding) []state.Finding { return Waive(b.File, fs, b.Clock.Now()) },
 		Cured: func(f state.Finding) string { return curedBy(b.Plan.Steps, f) },

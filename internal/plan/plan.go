@@ -125,6 +125,7 @@ func newBuilder(f *planfile.File, w *World, r Roles, id Identity) *builder {
 func (b *builder) end() *state.Plan {
 	b.findings()
 	b.approvals()
+	b.access()
 	b.plan.Fingerprint = b.plan.Sum()
 	return b.plan
 }

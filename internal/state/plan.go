@@ -279,6 +279,9 @@ type Plan struct {
 	Entrances json.RawMessage `json:"entrances,omitempty"`
 	Steps     []StepSpec      `json:"steps"`
 	Findings  []Finding       `json:"findings,omitempty"`
+	// Access is what the steps use of each cluster's API server, beside the lists that the
+	// plan was made from.
+	Access map[Side][]Access `json:"access,omitempty"`
 	// CredentialsExpire is when the first of the credentials in use ends; zero when
 	// they do not.
 	CredentialsExpire time.Time `json:"credentialsExpire,omitzero"`

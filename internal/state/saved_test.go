@@ -147,6 +147,9 @@ func TestSum(t *testing.T) {
 		"finished jobs": {false, func(p *state.Plan) {
 			p.Findings = append(p.Findings, state.Finding{Check: "jobs/finished", Severity: state.SeverityInfo})
 		}},
+		"access": {false, func(p *state.Plan) { // follows from the owners
+			p.Access = map[state.Side][]state.Access{state.Green: {{Verb: "watch", Resource: "pods"}}}
+		}},
 		"titles":        {false, func(p *state.Plan) { p.Steps[0].Title, p.Steps[0].Changes = "restart 9 pods", "9 rollouts" }},
 		"expectation":   {false, func(p *state.Plan) { p.Steps[0].Expect.Max = 1 }},
 		"finding text":  {false, func(p *state.Plan) { p.Findings[0].Text, p.Findings[0].Cure = "9 pods", "wait" }},
@@ -185,7 +188,7 @@ func TestSum(t *testing.T) {
 		}
 	}
 	// A new field has to be judged here.
-	if n := reflect.TypeFor[state.Plan]().NumField(); n != 23 {
+	if n := reflect.TypeFor[state.Plan]().NumField(); n != 24 {
 		t.Errorf("Plan has %d fields; put the new one into Sum or into this table, and count again", n)
 	}
 }
