@@ -119,8 +119,8 @@ func TestWhatIsDeniedIsFoundBeforeTheFirstChange(t *testing.T) {
 	if d := cmp.Diff(want, denied(out)); d != "" {
 		t.Errorf("(-want +got):\n%s\n%s", d, out)
 	}
-	says(t, out, "arn:aws:iam::111122223333:user/", "may not patch deployments.apps in", "of cluster owners-green", `- {apiGroups: ["apps"], resources: ["deployments"], verbs: ["patch"]}`,
-		`- {apiGroups: [""], resources: ["pods/eviction"], verbs: ["create"]}`, "docs/permissions.md", "nothing has been changed")
+	says(t, out, "arn:aws:iam::111122223333:user/", "may not patch deployments.apps in", "of cluster owners-green", `- {apiGroups: [apps], resources: [deployments], verbs: [patch]}`,
+		`- {apiGroups: [""], resources: [pods/eviction], verbs: [create]}`, "docs/permissions.md", "nothing has been changed")
 	untouched(t, box)
 }
 

@@ -144,15 +144,19 @@ func where(g state.Access, name string) string {
 	return fmt.Sprintf("in namespaces %s of cluster %s", list(g.Namespaces), name)
 }
 
-// rule is what allows it, as a line of a Role's or ClusterRole's rules.
+// rule is what allows it, as a line of a Role's or ClusterRole's rules, short enough for
+// a terminal.
 func rule(g state.Access) string {
 	group, resource, sub := g.Split()
 	if sub != "" {
 		resource += "/" + sub
 	}
+	if group == "" {
+		group = `""`
+	}
 	names := ""
 	if g.Name != "" {
-		names = fmt.Sprintf(", resourceNames: [%q]", g.Name)
+		names = ", resourceNames: [" + g.Name + "]"
 	}
-	return fmt.Sprintf("- {apiGroups: [%q], resources: [%q]%s, verbs: [%q]}", group, resource, names, g.Verb)
+	return fmt.Sprintf("- {apiGroups: [%s], resources: [%s]%s, verbs: [%s]}", group, resource, names, g.Verb)
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/goccy/go-yaml"
 	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -111,11 +112,11 @@ func TestWhatIsAllowedByNamespaceIsAllowed(t *testing.T) {
 func TestWhatIsDeniedBlocks(t *testing.T) {
 	all := map[string]string{
 		"access/update/leases.coordination.k8s.io": `may not update leases.coordination.k8s.io in namespace kube-system of cluster shop-green, needed for: the lock|` +
-			`- {apiGroups: ["coordination.k8s.io"], resources: ["leases"], resourceNames: ["eksbg"], verbs: ["update"]}`,
-		"access/watch/nodes": `may not watch nodes in cluster shop-green, needed for: every restart|- {apiGroups: [""], resources: ["nodes"], verbs: ["watch"]}`,
+			`- {apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [eksbg], verbs: [update]}`,
+		"access/watch/nodes": `may not watch nodes in cluster shop-green, needed for: every restart|- {apiGroups: [""], resources: [nodes], verbs: [watch]}`,
 		"access/patch/deployments.apps": `may not patch deployments.apps in namespaces orders, platform, shop of cluster shop-green|` +
-			`- {apiGroups: ["apps"], resources: ["deployments"], verbs: ["patch"]}`,
-		"access/create/pods/eviction": `may not create pods/eviction in namespaces orders, shop of cluster|- {apiGroups: [""], resources: ["pods/eviction"], verbs: ["create"]}`,
+			`- {apiGroups: [apps], resources: [deployments], verbs: [patch]}`,
+		"access/create/pods/eviction": `may not create pods/eviction in namespaces orders, shop of cluster|- {apiGroups: [""], resources: [pods/eviction], verbs: [create]}`,
 	}
 	tests := map[string]struct {
 		allows func(authorizationv1.ResourceAttributes) bool
@@ -127,7 +128,7 @@ func TestWhatIsDeniedBlocks(t *testing.T) {
 		"one namespace": {func(a authorizationv1.ResourceAttributes) bool {
 			return a.Resource != "deployments" || a.Namespace == "orders"
 		},
-			map[string]string{"access/patch/deployments.apps": `in namespaces platform, shop of|verbs: ["patch"]`}},
+			map[string]string{"access/patch/deployments.apps": `in namespaces platform, shop of|verbs: [patch]`}},
 		"all namespaces but one": {func(a authorizationv1.ResourceAttributes) bool {
 			return a.Subresource == "" || a.Namespace == "shop"
 		}, map[string]string{"access/create/pods/eviction": "in namespace orders of|pods/eviction"}},
@@ -212,5 +213,27 @@ func TestManyNamespacesAreCounted(t *testing.T) {
 	fs, err := preflight.Access(state.Blue, "shop-blue", need, func(context.Context) (kubernetes.Interface, error) { return s.client(), nil }).Run(t.Context())
 	if err != nil || len(fs) != 1 || !strings.Contains(fs[0].Text, "in namespaces a, b, c, d, e and 2 more of") {
 		t.Errorf("%+v, %v", fs, err)
+	}
+}
+
+// The rules are YAML that can be pasted as it stands.
+func TestRulesArePastable(t *testing.T) {
+	s := &authority{allows: func(authorizationv1.ResourceAttributes) bool { return false }}
+	var text strings.Builder
+	for _, f := range askAbout(t, s) {
+		text.WriteString(f.Cure[strings.LastIndex(f.Cure, "\n")+1:] + "\n")
+	}
+	var got []map[string][]string
+	if err := yaml.Unmarshal([]byte(text.String()), &got); err != nil {
+		t.Fatalf("%v:\n%s", err, text.String())
+	}
+	want := []map[string][]string{
+		{"apiGroups": {"apps"}, "resources": {"deployments"}, "verbs": {"patch"}},
+		{"apiGroups": {"coordination.k8s.io"}, "resources": {"leases"}, "resourceNames": {"eksbg"}, "verbs": {"update"}},
+		{"apiGroups": {""}, "resources": {"nodes"}, "verbs": {"watch"}},
+		{"apiGroups": {""}, "resources": {"pods/eviction"}, "verbs": {"create"}},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
 	}
 }
