@@ -64,8 +64,8 @@ func Permissions() []Permission {
 		{Verbs: verbs("create"), Resources: of("selfsubjectaccessreviews.authorization.k8s.io", "selfsubjectreviews.authentication.k8s.io"),
 			For: "asking for all of this before the first change; every authenticated user may"},
 		{Verbs: verbs("get", "update"), Resources: of("leases.coordination.k8s.io"), use: useLock, name: lease.Name,
-			For: "every change: the lock between machines, the Lease `eksbg` in kube-system"},
-		{Verbs: verbs("create"), Resources: of("leases.coordination.k8s.io"), For: "the first change of all: that Lease"},
+			For: "the lock between machines, taken before the first change: the Lease `eksbg` in kube-system"},
+		{Verbs: verbs("create"), Resources: of("leases.coordination.k8s.io"), For: "that Lease, where no run has made it yet"},
 
 		{Verbs: verbs("watch"), use: useWatches, For: "every restart, in all namespaces",
 			Resources: of("nodes", "pods", "deployments.apps", "statefulsets.apps", "replicasets.apps", "poddisruptionbudgets.policy")},
