@@ -182,8 +182,6 @@ func (t *tally) refuses(it Item, gate Group) string {
 		return "waits for what stands behind fail-closed webhooks"
 	case it.Group == CoreDNS && t.active > 0:
 		return "goes alone: " + count(t.active, "other") + " under way"
-	case it.Group == WebhookBackends && t.groups[CoreDNS] > 0:
-		return "waits for CoreDNS"
 	case it.Group == WebhookBackends && t.groups[WebhookBackends] > 0:
 		return "one owner behind fail-closed webhooks at a time"
 	case t.active >= max(t.l.MaxParallel, 1):
