@@ -16,8 +16,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/eksbg/eksbg/internal/plan"
+	"github.com/eksbg/eksbg/internal/state"
 )
 
 // The interfaces through which the core calls AWS, with the prefix that IAM gives
@@ -112,6 +115,73 @@ func TestThePermissionsInTheDocsAreThePlans(t *testing.T) {
 	}
 	if diff := cmp.Diff(permissionTable(), table.FindString(docs)); diff != "" {
 		t.Errorf("docs/permissions.md differs from the code (-; -update writes it anew):\n%s", diff)
+	}
+}
+
+// clusterRole is that table as a ClusterRole, without what every user may ask anyway. Each
+// rule is of one API group, so that it allows no more than the table says.
+func clusterRole() string {
+	var b strings.Builder
+	b.WriteString("# All that eksbg may need of a cluster's API server (permissions.md), held against the code\n" +
+		"# by a test. Take out what your plan files never ask for: the preflight says what is missing.\n" +
+		"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: eksbg}\nrules:\n")
+	for _, p := range plan.Permissions() {
+		var groups []string
+		of := map[string][]string{}
+		for _, r := range p.Resources {
+			group, resource, sub := (state.Access{Resource: r}).Split()
+			if sub != "" {
+				resource += "/" + sub
+			}
+			if !slices.Contains(groups, group) {
+				groups = append(groups, group)
+			}
+			of[group] = append(of[group], resource)
+		}
+		if slices.Contains(groups, "authorization.k8s.io") {
+			continue
+		}
+		fmt.Fprintf(&b, "  # %s\n", p.For)
+		for _, g := range groups {
+			fmt.Fprintf(&b, "  - {apiGroups: [%s], resources: [%s], verbs: [%s]}\n", stdcmp.Or(g, `""`), strings.Join(of[g], ", "), strings.Join(p.Verbs, ", "))
+		}
+	}
+	return b.String()
+}
+
+// The ClusterRole beside the guide allows what the table says, and nothing else.
+func TestTheClusterRoleIsTheTable(t *testing.T) {
+	const path = "../../docs/clusterrole.yaml"
+	if *update {
+		if err := os.WriteFile(path, []byte(clusterRole()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := read(t, path)
+	if diff := cmp.Diff(clusterRole(), text); diff != "" {
+		t.Errorf("%s differs from the code (-; -update writes it anew):\n%s", path, diff)
+	}
+	var role rbacv1.ClusterRole
+	if err := yaml.UnmarshalStrict([]byte(text), &role); err != nil {
+		t.Fatal(err)
+	}
+	allowed := map[string]bool{}
+	for _, r := range role.Rules {
+		for _, resource := range r.Resources {
+			for _, verb := range r.Verbs {
+				name := resource
+				if r.APIGroups[0] != "" {
+					name += "." + r.APIGroups[0]
+				}
+				allowed[verb+" "+withoutGroup(name)] = true
+			}
+		}
+	}
+	for _, own := range []string{"create selfsubjectaccessreviews", "create selfsubjectreviews"} {
+		allowed[own] = true
+	}
+	if diff := cmp.Diff(sorted(permitted()), sorted(allowed)); diff != "" {
+		t.Errorf("the ClusterRole allows (+) what the table says (-):\n%s", diff)
 	}
 }
 
