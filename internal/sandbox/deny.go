@@ -46,10 +46,10 @@ func (c *Cluster) authorize() func(string, []string, kube.Attributes) (bool, str
 
 // groups are those of a caller with an EKS token.
 func (c *Cluster) groups() []string {
-	if len(c.Deny) == 0 {
+	if len(c.Deny)+len(c.Groups) == 0 {
 		return []string{administrators, authenticated}
 	}
-	return []string{authenticated}
+	return append(slices.Clone(c.Groups), authenticated)
 }
 
 // authenticated is the group of all whom the API server knows.

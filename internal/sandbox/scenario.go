@@ -178,6 +178,9 @@ type Cluster struct {
 	Budgets []Budget `yaml:"budgets,omitempty"`
 	// GitOps reverts what others write.
 	GitOps *GitOps `yaml:"gitops,omitempty"`
+	// Groups are those of callers with an EKS token, as an access entry gives them; none
+	// makes them administrators. In memory everybody may do what is not denied.
+	Groups []string `yaml:"groups,omitempty"`
 	// Deny is what callers may not do.
 	Deny []Denial `yaml:"deny,omitempty"`
 }
