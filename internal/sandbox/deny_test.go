@@ -1,0 +1,65 @@
+package sandbox
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/eksbg/eksbg/internal/sandbox/kube"
+)
+
+// What is denied in one namespace is denied across all of them, as it is to whoever has a
+// Role in each of the others.
+func TestDenials(t *testing.T) {
+	patch := func(resource, ns string) kube.Attributes {
+		return kube.Attributes{Verb: "patch", Group: "apps", Resource: resource, Namespace: ns, Name: "cart"}
+	}
+	evict := kube.Attributes{Verb: "create", Resource: "pods", Subresource: "eviction", Namespace: "shop", Name: "cart-0"}
+	c := &Cluster{Deny: []Denial{{Verbs: []string{"patch"}, Resources: []string{"deployments"}, Namespaces: []string{"shop"}}, {Resources: []string{"pods/eviction"}}}}
+	judge := c.authorize()
+	callers := c.groups()
+	for what, want := range map[string]struct {
+		a       kube.Attributes
+		allowed bool
+	}{
+		"there":              {patch("deployments", "shop"), false},
+		"across all":         {patch("deployments", ""), false},
+		"elsewhere":          {patch("deployments", "orders"), true},
+		"another resource":   {patch("statefulsets", "shop"), true},
+		"another verb":       {kube.Attributes{Verb: "get", Group: "apps", Resource: "deployments", Namespace: "shop"}, true},
+		"any verb at all":    {kube.Attributes{Verb: "*", Group: "apps", Resource: "deployments", Namespace: "shop"}, false},
+		"any resource":       {kube.Attributes{Verb: "patch", Group: "*", Resource: "*", Namespace: "shop"}, false},
+		"a subresource":      {evict, false},
+		"what it is of":      {kube.Attributes{Verb: "create", Resource: "pods", Namespace: "shop"}, true},
+		"a path":             {kube.Attributes{Verb: "get", Path: "/metrics"}, true},
+		"another's question": {kube.Attributes{Verb: "create", Group: "authorization.k8s.io", Resource: "selfsubjectaccessreviews"}, true},
+	} {
+		if got, _ := judge("jane", callers, want.a); got != want.allowed {
+			t.Errorf("%s: allowed %v", what, got)
+		}
+		if got, _ := judge("kubernetes-admin", []string{administrators}, want.a); !got {
+			t.Errorf("%s: denied to the administrator", what)
+		}
+	}
+	if slices.Contains(callers, administrators) {
+		t.Errorf("callers are %v", callers)
+	}
+	open, named := &Cluster{}, &Cluster{Groups: []string{"eksbg"}}
+	if open.authorize() != nil || !slices.Contains(open.groups(), administrators) {
+		t.Error("without denials somebody is asked, or callers are no administrators")
+	}
+	if got := named.groups(); !slices.Equal(got, []string{"eksbg", authenticated}) {
+		t.Errorf("callers are %v", got)
+	}
+}
+
+func TestADenialNamesWhat(t *testing.T) {
+	sc, err := Load("hot")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc.Clusters.Green.Deny = []Denial{{Verbs: []string{"patch"}}}
+	if err := sc.check(); err == nil || !strings.Contains(err.Error(), "clusters.green.deny needs resources") {
+		t.Errorf("got %v", err)
+	}
+}
