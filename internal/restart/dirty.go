@@ -13,7 +13,7 @@ func (m *mirror) changed(obj any) {
 		obj = gone.Obj
 	}
 	switch o := obj.(type) {
-	case *corev1.Node:
+	case *node:
 		pods, err := m.pods.GetIndexer().ByIndex(byNode, o.Name)
 		if err != nil {
 			return

@@ -292,20 +292,16 @@ func (m *mirror) podsOf(uid string) []*corev1.Pod {
 }
 
 // place is where a pod stands by the name of its node.
-func (m *mirror) place(node string) place {
-	if node == "" {
+func (m *mirror) place(name string) place {
+	if name == "" {
 		return nowhere
 	}
-	obj, ok, err := m.nodes.GetStore().GetByKey(node)
-	n, isNode := obj.(*corev1.Node)
+	obj, ok, err := m.nodes.GetStore().GetByKey(name)
+	n, isNode := obj.(*node)
 	if err != nil || !ok || !isNode {
 		return nowhere
 	}
-	kubelet, err := cluster.Minor(n.Status.NodeInfo.KubeletVersion)
-	if err != nil {
-		return nowhere
-	}
-	return placeOf(kubelet, m.minor)
+	return placeOf(n.minor, m.minor)
 }
 
 // budget gives a PodDisruptionBudget by namespace/name.

@@ -9,19 +9,31 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/eksbg/eksbg/internal/cluster"
 	"github.com/eksbg/eksbg/internal/state"
 )
 
+// node is a node as the watch keeps it: there is one for each pod on Fargate.
+type node struct {
+	metav1.ObjectMeta
+	// minor is that of its kubelet, "" where it states none.
+	minor string
+}
+
 // slim is the transform of every watch: it keeps of an object what a view is made
 // of, so that a cluster with thousands of pods costs little memory. It makes new
-// objects and leaves the given ones alone.
+// objects and leaves the given ones alone; what is slim already, since client-go
+// transforms the objects of a first list twice, it gives back.
 func slim(obj any) (any, error) {
+	if o, ok := obj.(metav1.Object); ok && slimmed(obj) && o.GetManagedFields() == nil {
+		return obj, nil
+	}
 	switch o := obj.(type) {
 	case *corev1.Pod:
 		return slimPod(o), nil
 	case *corev1.Node:
-		n := &corev1.Node{ObjectMeta: slimMeta(o.ObjectMeta)}
-		n.Status.NodeInfo.KubeletVersion = o.Status.NodeInfo.KubeletVersion
+		n := &node{ObjectMeta: slimMeta(o.ObjectMeta)}
+		n.minor, _ = cluster.Minor(o.Status.NodeInfo.KubeletVersion) // one that has not said its version has none
 		return n, nil
 	case *appsv1.ReplicaSet:
 		rs := &appsv1.ReplicaSet{ObjectMeta: slimMeta(o.ObjectMeta), Status: o.Status}
@@ -53,6 +65,26 @@ func slim(obj any) (any, error) {
 	return obj, nil
 }
 
+// slimmed tells whether an object lacks what every one of an API server has: containers of
+// a pod, a selector of what makes pods.
+func slimmed(obj any) bool {
+	switch o := obj.(type) {
+	case *corev1.Pod:
+		return len(o.Spec.Containers) == 0
+	case *appsv1.ReplicaSet:
+		return o.Spec.Selector == nil
+	case *corev1.ReplicationController:
+		return len(o.Spec.Selector) == 0
+	case *appsv1.Deployment:
+		return o.Spec.Selector == nil
+	case *appsv1.StatefulSet:
+		return o.Spec.Selector == nil
+	case *policyv1.PodDisruptionBudget:
+		return o.Spec.Selector == nil
+	}
+	return false
+}
+
 func slimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	out := metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion,
 		Generation: m.Generation, DeletionTimestamp: m.DeletionTimestamp}
@@ -78,15 +110,25 @@ func slimPod(o *corev1.Pod) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: slimMeta(o.ObjectMeta)}
 	p.CreationTimestamp, p.Annotations = o.CreationTimestamp, slimAnnotations(o.Annotations, corev1.PodDeletionCost)
 	p.Spec.NodeName, p.Spec.SchedulerName, p.Spec.RestartPolicy = o.Spec.NodeName, o.Spec.SchedulerName, o.Spec.RestartPolicy
-	p.Status.Phase, p.Status.Conditions = o.Status.Phase, o.Status.Conditions
+	p.Status.Phase = o.Status.Phase
+	for _, t := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodReady} {
+		if c := podCondition(o, t); c != nil && (c.Status != corev1.ConditionTrue || t == corev1.PodReady) {
+			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: t, Status: c.Status, Reason: c.Reason, Message: c.Message})
+		}
+	}
 	p.Status.InitContainerStatuses = slimStatuses(o.Status.InitContainerStatuses)
 	p.Status.ContainerStatuses = slimStatuses(o.Status.ContainerStatuses)
 	return p
 }
 
+// slimStatuses keeps the containers that wait: the others say nothing about why a pod does
+// not start.
 func slimStatuses(all []corev1.ContainerStatus) []corev1.ContainerStatus {
-	out := make([]corev1.ContainerStatus, 0, len(all))
+	var out []corev1.ContainerStatus
 	for _, s := range all {
+		if s.State.Waiting == nil {
+			continue
+		}
 		out = append(out, corev1.ContainerStatus{Name: s.Name, State: s.State, LastTerminationState: s.LastTerminationState,
 			RestartCount: s.RestartCount, Ready: s.Ready})
 	}
