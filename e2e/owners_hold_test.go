@@ -4,7 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,6 +63,31 @@ func laggards(t *testing.T, box *sandbox.Sandbox) []string {
 		}
 	}
 	return out
+}
+
+// rolling is what the restart says that it works on or waits for.
+var rolling = regexp.MustCompile(`"kind":"waiting".*; rolling ([^;"]+)`)
+
+// waitsOnlyFor is empty once the last that a run has recorded is that it waits for some of
+// these owners, and for nobody else.
+func waitsOnlyFor(t *testing.T, box *sandbox.Sandbox, owners map[string]string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(box.PlanFile()), ".eksbg", box.Scenario().Plan.Name+".journal"))
+	if err != nil {
+		return err.Error() // the journal of a run that is over has another name
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	last := lines[len(lines)-1]
+	found := rolling.FindStringSubmatch(last)
+	if found == nil {
+		return "the run does not say that it waits: " + last
+	}
+	for _, name := range strings.Split(found[1], ", ") {
+		if owners[name] == "" && !strings.HasPrefix(name, "+") {
+			return "the run waits for " + name
+		}
+	}
+	return ""
 }
 
 // held are pods that would go by themselves, had the test not its hand on them.

@@ -84,7 +84,10 @@ func everyOwner(t *testing.T, box *sandbox.Sandbox) {
 			t.Fatalf("the run did not wait for what goes by itself:\n%s", p.out.String())
 		default:
 		}
-		return cmp.Diff(stays, laggards(t, box))
+		if diff := cmp.Diff(stays, laggards(t, box)); diff != "" {
+			return diff
+		}
+		return waitsOnlyFor(t, box, methods(true, waiting))
 	})
 	gone.Store(true)
 	held.letGo(t)
