@@ -125,8 +125,8 @@ func (w Workload) statefulSet() *appsv1.StatefulSet {
 	if w.Parallel {
 		s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement
 	}
-	if w.Partition > 0 {
-		s.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{Partition: ptr(w.Partition)}
+	if w.Partition > 0 || w.MaxUnavailable != "" {
+		s.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{Partition: ptr(w.Partition), MaxUnavailable: amount(w.MaxUnavailable)}
 	}
 	return s
 }

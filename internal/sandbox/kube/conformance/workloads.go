@@ -18,6 +18,8 @@ var workloadChecks = []check{
 	{name: "Deadline", run: progressDeadline},
 	{name: "StatefulSetOrder", run: inOrder},
 	{name: "StatefulSetPartition", run: partition},
+	{name: "StatefulSetMaxUnavailable", run: severalAtOnce},
+	{name: "StatefulSetHeldBack", run: heldBack},
 	{name: "OnDelete", run: onDelete},
 }
 

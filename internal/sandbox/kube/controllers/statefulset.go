@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/eksbg/eksbg/internal/sandbox/kube/registry"
 	"github.com/eksbg/eksbg/internal/sandbox/kube/store"
@@ -157,8 +160,7 @@ func (s *setSync) condemn(p *corev1.Pod) (wait bool, err error) {
 	if !s.parallel() && !s.settled(p) && p != s.firstUnsettled() {
 		return true, nil
 	}
-	s.c.events.Event(s.set, corev1.EventTypeNormal, "SuccessfulDelete", "delete Pod %s in StatefulSet %s successful", p.Name, s.set.Name)
-	return !s.parallel(), s.m.deletePod(p)
+	return !s.parallel(), s.take(p)
 }
 
 // firstUnsettled is the unsettled pod with the lowest ordinal.
@@ -176,31 +178,60 @@ func (s *setSync) firstUnsettled() *corev1.Pod {
 	return nil
 }
 
-// roll deletes the pod with the highest ordinal that is not at the new revision, down to
-// the partition, and waits for each to be settled again.
+// roll deletes pods that are not at the new revision, from the highest ordinal down to the
+// partition, as many as maxUnavailable lets be away; with Parallel first those that are
+// (updateStatefulSetAfterInvariantEstablished of kubernetes 1.37).
 func (s *setSync) roll() error {
 	u := s.set.Spec.UpdateStrategy
 	if u.Type == appsv1.OnDeleteStatefulSetStrategyType {
 		return nil
 	}
-	low := 0
-	if u.RollingUpdate != nil && u.RollingUpdate.Partition != nil {
-		low = max(int(*u.RollingUpdate.Partition)-s.start(), 0)
+	low, most := 0, 1
+	if ru := u.RollingUpdate; ru != nil {
+		low = int(ptr.Deref(ru.Partition, 0))
+		n, err := intstr.GetScaledValueFromIntOrPercent(intstr.ValueOrDefault(ru.MaxUnavailable, intstr.FromInt32(1)), len(s.replicas), false)
+		if err != nil {
+			return err
+		}
+		most = max(n, 1)
 	}
-	for i := len(s.replicas) - 1; i >= low; i-- {
+	away, stuck := 0, []*corev1.Pod(nil)
+	for i, p := range slices.Backward(s.replicas) {
+		if p != nil && p.DeletionTimestamp == nil && s.settled(p) {
+			continue
+		}
+		away++
+		if s.parallel() && i >= low && s.outdated(p) {
+			stuck = append(stuck, p)
+		}
+	}
+	for _, p := range stuck {
+		if err := s.take(p); err != nil {
+			return err
+		}
+	}
+	for i := len(s.replicas) - 1; i >= low && away < most; i-- {
 		p := s.replicas[i]
-		if p == nil {
-			return nil // just made, or waited for
+		if !s.outdated(p) || slices.Contains(stuck, p) {
+			continue
 		}
-		if p.Labels[appsv1.ControllerRevisionHashLabelKey] != s.update.Name && p.DeletionTimestamp == nil {
-			s.c.events.Event(s.set, corev1.EventTypeNormal, "SuccessfulDelete", "delete Pod %s in StatefulSet %s successful", p.Name, s.set.Name)
-			return s.m.deletePod(p)
+		if err := s.take(p); err != nil {
+			return err
 		}
-		if p.DeletionTimestamp != nil || !s.settled(p) {
-			return nil
-		}
+		away++
 	}
 	return nil
+}
+
+// outdated is true for a pod that stays and is not at the new revision.
+func (s *setSync) outdated(p *corev1.Pod) bool {
+	return p != nil && p.DeletionTimestamp == nil && p.Labels[appsv1.ControllerRevisionHashLabelKey] != s.update.Name
+}
+
+// take deletes a pod and says so.
+func (s *setSync) take(p *corev1.Pod) error {
+	s.c.events.Event(s.set, corev1.EventTypeNormal, "SuccessfulDelete", "delete Pod %s in StatefulSet %s successful", p.Name, s.set.Name)
+	return s.m.deletePod(p)
 }
 
 // create makes the pod of an ordinal, at the current revision below the partition and at

@@ -177,10 +177,14 @@ func statefulSetRules(r *Resource) {
 		defp(&s.Replicas, 1)
 		defp(&s.RevisionHistoryLimit, 10)
 		def(&s.PodManagementPolicy, appsv1.OrderedReadyPodManagement)
-		def(&s.UpdateStrategy.Type, appsv1.RollingUpdateStatefulSetStrategyType)
-		if s.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType {
+		if s.UpdateStrategy.Type == "" {
+			s.UpdateStrategy.Type = appsv1.RollingUpdateStatefulSetStrategyType
 			defp(&s.UpdateStrategy.RollingUpdate, appsv1.RollingUpdateStatefulSetStrategy{})
-			defp(&s.UpdateStrategy.RollingUpdate.Partition, 0)
+		}
+		// A type that is given without its fields is left as it is.
+		if ru := s.UpdateStrategy.RollingUpdate; ru != nil && s.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType {
+			defp(&ru.Partition, 0)
+			defp(&ru.MaxUnavailable, intstr.FromInt32(1))
 		}
 		defp(&s.PersistentVolumeClaimRetentionPolicy, appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
 			WhenDeleted: appsv1.RetainPersistentVolumeClaimRetentionPolicyType, WhenScaled: appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
