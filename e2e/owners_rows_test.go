@@ -58,6 +58,7 @@ var usual = []example{
 	{row: row{"any", "behind a fail-closed webhook, no ready pod meanwhile"}, name: "policy/Deployment/guard", method: "none", action: "outage", allowed: "rollout",
 		says: "its only pod goes before the new one is ready, and webhook guard/guard.policy.example.com fails closed meanwhile"},
 	{row: row{"any", "a budget never allows the rollout, but one pod"}, name: "shop/Deployment/cart", method: "evict"},
+	{row: row{"any", "a budget never allows the rollout, but one pod"}, name: "shop/StatefulSet/wide", method: "in-order"},
 	{row: row{"any", "a budget never allows a pod to go"}, name: "shop/Deployment/pinned", method: "none", action: "outage", allowed: "rollout",
 		says: "PodDisruptionBudget shop/pinned never allows 1 pod to go at once: 0 allowed now, 2 healthy, 2 desired of 2 expected"},
 	{row: row{"any", "in restart.skip"}, name: "shop/Deployment/parked", method: "none"},
@@ -137,7 +138,11 @@ func TestEveryRowHasAnOwner(t *testing.T) {
 			if e.action != "" {
 				allowed = fmt.Sprintf("`%s`: %s", e.action, words[e.allowed])
 			}
-			if words[e.method] != cells[2] || allowed != cells[3] {
+			method := words[e.method]
+			if e.method == "in-order" && strings.Contains(cells[4], "(a StatefulSet: in order)") {
+				method = words["evict"]
+			}
+			if method != cells[2] || allowed != cells[3] {
 				t.Errorf("%s shows %q, allowed %q; its row is %s", e.name, words[e.method], allowed, line)
 			}
 			owners[r]++
@@ -178,8 +183,8 @@ func lasts(c *sandbox.Cluster, job string, runs time.Duration) {
 	}
 }
 
-// forbidden are owners that a restart would harm: a webhook that nobody would answer for,
-// a budget that never allows it, and one that the plan file skips.
+// forbidden are owners that a rollout would harm: a webhook that nobody would answer for,
+// budgets that never allow it, and one that the plan file skips.
 func forbidden(sc *sandbox.Scenario) {
 	for _, side := range []string{sandbox.Blue, sandbox.Green} {
 		c := sc.Side(side)
@@ -187,6 +192,8 @@ func forbidden(sc *sandbox.Scenario) {
 			sandbox.Workload{Namespace: "policy", Kind: "Deployment", Name: "guard", Image: "guard", Strategy: "Recreate", Port: 9444, Webhook: "guard.policy.example.com"},
 			sandbox.Workload{Namespace: "shop", Kind: "Deployment", Name: "pinned", Image: "shop", Replicas: ptr.To[int32](2), Strategy: "RollingUpdate",
 				MaxSurge: "0", MaxUnavailable: "1", MinAvailable: "2"},
+			sandbox.Workload{Namespace: "shop", Kind: "StatefulSet", Name: "wide", Image: "shop", Replicas: ptr.To[int32](4), Strategy: "RollingUpdate",
+				MaxUnavailable: "2", MinAvailable: "3"},
 			sandbox.Workload{Namespace: "shop", Kind: "Deployment", Name: "parked", Image: "shop", Strategy: "RollingUpdate"},
 		)
 	}
