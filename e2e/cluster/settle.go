@@ -257,12 +257,32 @@ func (c *Cluster) budgets(ctx context.Context, pods []corev1.Pod) error {
 		return err
 	}
 	for i := range list.Items {
-		b := &list.Items[i]
-		if err := budget(b, pods); err != nil {
+		if shared(list.Items, i, pods) {
+			continue
+		}
+		if err := budget(&list.Items[i], pods); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// shared is true for a budget over a pod that another one selects too: a change of such a
+// pod makes the controller look at one of them only (getPdbForPod in
+// kubernetes/pkg/controller/disruption), so the other may say nothing of it for long.
+func shared(all []policyv1.PodDisruptionBudget, nth int, pods []corev1.Pod) bool {
+	selects := func(b *policyv1.PodDisruptionBudget, p *corev1.Pod) bool {
+		s, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+		return err == nil && b.Namespace == p.Namespace && s.Matches(labels.Set(p.Labels))
+	}
+	for i := range pods {
+		for other := range all {
+			if other != nth && selects(&all[nth], &pods[i]) && selects(&all[other], &pods[i]) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func budget(b *policyv1.PodDisruptionBudget, pods []corev1.Pod) error {
