@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/eksbg/eksbg/internal/aws"
@@ -102,9 +104,11 @@ func (r *Restart) Act(ctx context.Context, rec state.Recorder) (err error) {
 	for name := range c.last {
 		c.owners[name] = true
 	}
-	for name := range c.byOwner {
-		c.owners[name] = true
+	for name, all := range c.byOwner {
+		// A CronJob that is only held meanwhile is not restarted.
+		c.owners[name] = c.owners[name] || slices.ContainsFunc(all, func(e *entry) bool { return e.Do != doSuspend })
 	}
+	maps.DeleteFunc(c.owners, func(_ string, worked bool) bool { return !worked })
 	defer func() {
 		err = c.putBack(ctx, err)
 		if c.mirror != nil {

@@ -194,7 +194,7 @@ func (c *campaign) stands(w *work, all []*entry) error {
 		if !e.owing() || e.open() {
 			continue
 		}
-		if err := c.settle(e.Seq, state.Succeeded, fmt.Sprintf("%s: %s of %s on %s", w.name, plural(w.view.current(), "pod"),
+		if err := c.settle(e.Seq, state.Succeeded, fmt.Sprintf("%s: %d of %s on %s", w.name, w.view.current(),
 			plural(len(w.view.Pods), "pod"), c.minor), landed{}); err != nil {
 			return err
 		}

@@ -36,7 +36,7 @@ func (c *campaign) revertedBy(ctx context.Context, w *work, a attempt) (bool, er
 	}
 	who = state.Clean(who)
 	a.Reverted = who
-	if err := c.settle(a.Seq, state.Failed, fmt.Sprintf("%s: %s=%s was taken away again by %s", w.name, restartedAt, a.Stamp, who), a.landed); err != nil {
+	if err := c.settle(a.Seq, state.Failed, fmt.Sprintf("%s: %s %s was taken away again by %s", w.name, restartedAt, a.Stamp, who), a.landed); err != nil {
 		return false, err
 	}
 	if c.allows(w.name, planfile.ActionEvict) {

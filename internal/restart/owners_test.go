@@ -171,13 +171,13 @@ func TestUndoneAfterAFailure(t *testing.T) {
 // reverting takes the stamp of shop/cart away again before anything rolls, as a GitOps
 // controller does that applies the whole template.
 func (b *bench) reverting(at time.Time) func(string, string) error {
+	b.sim.mu.Lock()
+	b.noRoll = true // before the patch: its rollout begins at once where all watches stand
+	b.sim.mu.Unlock()
 	return func(owner, _ string) error {
 		if owner != cart {
 			return nil
 		}
-		b.sim.mu.Lock()
-		b.noRoll = true
-		b.sim.mu.Unlock()
 		obj, err := b.client.Tracker().Get(appsGVR["Deployment"], "shop", "cart")
 		must(err)
 		d := obj.(*appsv1.Deployment).DeepCopy()
