@@ -19,7 +19,7 @@ const Width = 80
 // Short formats a duration as people say it: 20s, 8m54s, 1h05m.
 func Short(d time.Duration) string {
 	switch {
-	case d < 10*time.Second && d%time.Second != 0:
+	case d < 10*time.Second && d.Round(100*time.Millisecond)%time.Second != 0:
 		return fmt.Sprintf("%.1fs", d.Seconds())
 	case d < time.Minute:
 		return fmt.Sprintf("%ds", int(d.Round(time.Second)/time.Second))
@@ -92,31 +92,41 @@ func Cure(w io.Writer, first, rest, s string) {
 // The columns of the plain log: the titles of most steps take logTitle, the longest shown
 // logMost. What does not fit beside a title stands below it.
 const (
-	logTitle = 29
-	logMost  = 33
-	logHang  = "                 "
+	logTitle  = 29
+	logMost   = 33
+	logHang   = "                 "
+	logDetail = "                            "
 )
 
 // Line renders one record for the plain log, or "" for a record that people need
-// not see there. m is the model with the record already applied. What is longer than a
-// line goes on below the title, without a newline at its end.
+// not see there. m is the model with the record already applied. A step's title is said
+// where it begins and ends; what happens between stands below it. What is longer than a
+// line goes on in the next one; there is no newline at the end.
 func Line(m *view.Model, r state.Record) string {
 	word, text := event(m, r)
 	if word == "" {
 		return ""
 	}
-	who, title := "", r.Step
+	who, title, between := "", r.Step, r.Step == ""
 	if s := step(m, r.Step); s != nil {
 		who, title = string(s.Spec.Side), s.Spec.Title
+		between = s.State == view.Running && r.Kind != state.RecordStarted
+	}
+	if between {
+		return wrapped(fmt.Sprintf("%s         %-9s  ", r.Time.UTC().Format("15:04:05"), word), logDetail, text)
 	}
 	head := fmt.Sprintf("%s  %-5s  %-*s  %-9s", r.Time.UTC().Format("15:04:05"), who, logTitle, clip(title, logMost), word)
 	if line := head + "  " + ascii(text); len(line) <= Width {
 		return strings.TrimRight(line, " ")
 	}
+	return strings.TrimRight(head, " ") + "\n" + wrapped(logHang, logHang, text)
+}
+
+// wrapped is what Wrap writes, without its last newline.
+func wrapped(first, rest, s string) string {
 	var b strings.Builder
-	fmt.Fprintln(&b, strings.TrimRight(head, " "))
-	Wrap(&b, logHang, logHang, text)
-	return strings.TrimRight(b.String(), "\n")
+	Wrap(&b, first, rest, s)
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 func step(m *view.Model, id string) *view.Step {

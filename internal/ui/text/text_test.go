@@ -145,42 +145,51 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// The log keeps to the terminal's width: what does not fit stands below the title.
+// The log keeps to the terminal's width. A step's title stands where it begins and ends,
+// and what happens between below it.
 func TestLogLines(t *testing.T) {
-	plan := state.Record{Kind: state.RecordPlan, Plan: samplePlan()}
 	at := time.Date(2026, 11, 30, 2, 15, 0, 0, time.UTC)
 	const step = "green/control-plane/1.32"
+	begun := []state.Record{{Kind: state.RecordPlan, Plan: samplePlan()}, {Kind: state.RecordStarted, Step: step, Time: at}}
 	long := strings.Repeat("shop/Deployment/cart: ImagePullBackOff of container web; ", 9)
 	for name, tt := range map[string]struct {
+		before []state.Record
 		record state.Record
 		want   []string
 	}{
-		"it fits": {state.Record{Kind: state.RecordOutcome, Step: step, Result: state.Accepted, Text: "update f4b35952"},
-			[]string{"02:15:00  green  control plane 1.31 -> 1.32     accepted   update f4b35952"}},
-		"to the last column": {state.Record{Kind: state.RecordNote, Step: step, Text: "of twenty-one columns"},
-			[]string{"02:15:00  green  control plane 1.31 -> 1.32     note       of twenty-one columns"}},
-		"one column too many": {state.Record{Kind: state.RecordNote, Step: step, Text: "of twenty-two columns."},
-			[]string{"02:15:00  green  control plane 1.31 -> 1.32     note", "                 of twenty-two columns."}},
-		"several lines": {state.Record{Kind: state.RecordWaiting, Step: step, Text: "11 of 12 workloads, 57 of 60 pods on 1.33; rolling shop/Deployment/cart, …"},
-			[]string{"02:15:00  green  control plane 1.31 -> 1.32     waiting",
-				"                 11 of 12 workloads, 57 of 60 pods on 1.33; rolling",
-				"                 shop/Deployment/cart, ..."}},
-		"one word that is longer": {state.Record{Kind: state.RecordApproval, Step: step, Text: "by arn:aws:sts::111122223333:assumed-role/platform-upgrades-production/somebody@example.com"},
-			[]string{"02:15:00  green  control plane 1.31 -> 1.32     approved", "                 by",
-				"                 arn:aws:sts::111122223333:assumed-role/platform-upgrades-production/somebody@example.com"}},
-		"a step that nobody knows": {state.Record{Kind: state.RecordNote, Step: strings.Repeat("x", 40), Text: "odd"},
+		"it begins": {begun[:1], state.Record{Kind: state.RecordStarted, Step: step, Text: "control plane 1.31 -> 1.32"},
+			[]string{"02:15:00  green  control plane 1.31 -> 1.32     started"}},
+		"it ends": {begun, state.Record{Kind: state.RecordDone, Step: step, Text: "by itself"},
+			[]string{"02:15:00  green  control plane 1.31 -> 1.32     done       0s, by itself"}},
+		"to the last column": {begun, state.Record{Kind: state.RecordDone, Step: step, Text: "as it should have"},
+			[]string{"02:15:00  green  control plane 1.31 -> 1.32     done       0s, as it should have"}},
+		"one column too many": {begun, state.Record{Kind: state.RecordDone, Step: step, Text: "as it should have."},
+			[]string{"02:15:00  green  control plane 1.31 -> 1.32     done", "                 0s, as it should have."}},
+		"before it begins": {begun[:1], state.Record{Kind: state.RecordApproval, Step: step, Text: "phase upgrade approved by ops"},
+			[]string{"02:15:00  green  control plane 1.31 -> 1.32     approved", "                 phase upgrade approved by ops"}},
+		"in between": {begun, state.Record{Kind: state.RecordOutcome, Step: step, Result: state.Accepted, Text: "update f4b35952"},
+			[]string{"02:15:00         accepted   update f4b35952"}},
+		"several lines": {begun, state.Record{Kind: state.RecordWaiting, Step: step, Text: "11 of 12 workloads, 57 of 60 pods on 1.33; rolling shop/Deployment/cart, …"},
+			[]string{"02:15:00         waiting    11 of 12 workloads, 57 of 60 pods on 1.33; rolling",
+				"                            shop/Deployment/cart, ..."}},
+		"one word that is longer": {begun, state.Record{Kind: state.RecordNote, Step: step, Text: "by arn:aws:sts::111122223333:assumed-role/platform-upgrades/somebody@example.com"},
+			[]string{"02:15:00         note       by",
+				"                            arn:aws:sts::111122223333:assumed-role/platform-upgrades/somebody@example.com"}},
+		"of the run itself": {begun, state.Record{Kind: state.RecordNote, Text: "took over the lock"},
+			[]string{"02:15:00         note       took over the lock"}},
+		"a step that nobody knows": {begun, state.Record{Kind: state.RecordNote, Step: strings.Repeat("x", 40), Text: "odd"},
 			[]string{"02:15:00         xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx..  note       odd"}},
-		"failed": {state.Record{Kind: state.RecordFailed, Step: step, Text: "boom", Exit: new(1)},
+		"failed": {begun, state.Record{Kind: state.RecordFailed, Step: step, Text: "boom", Exit: new(1)},
 			[]string{"02:15:00  green  control plane 1.31 -> 1.32     FAILED     boom"}},
-		"failed, an old journal": {state.Record{Kind: state.RecordFailed, Step: step, Text: "boom"},
+		"failed, an old journal": {begun, state.Record{Kind: state.RecordFailed, Step: step, Text: "boom"},
 			[]string{"02:15:00  green  control plane 1.31 -> 1.32     FAILED     boom"}},
-		"interrupted": {state.Record{Kind: state.RecordFailed, Step: step, Text: "interrupted", Exit: new(130)},
+		"interrupted": {begun, state.Record{Kind: state.RecordFailed, Step: step, Text: "interrupted", Exit: new(130)},
 			[]string{"02:15:00  green  control plane 1.31 -> 1.32     stopped    interrupted"}},
-		"an approval is awaited": {state.Record{Kind: state.RecordFailed, Step: step, Text: "approval", Exit: new(4)},
+		"an approval is awaited": {begun, state.Record{Kind: state.RecordFailed, Step: step, Text: "approval", Exit: new(4)},
 			[]string{"02:15:00  green  control plane 1.31 -> 1.32     stopped    approval"}},
-		"blocked": {state.Record{Kind: state.RecordFailed, Step: step, Text: "an insight", Exit: new(3)},
+		"blocked": {begun, state.Record{Kind: state.RecordFailed, Step: step, Text: "an insight", Exit: new(3)},
 			[]string{"02:15:00  green  control plane 1.31 -> 1.32     BLOCKED    an insight"}},
-		"a long end is shortened": {state.Record{Kind: state.RecordFailed, Step: step, Text: long, Exit: new(3)},
+		"a long end is shortened": {begun, state.Record{Kind: state.RecordFailed, Step: step, Text: long, Exit: new(3)},
 			[]string{"02:15:00  green  control plane 1.31 -> 1.32     BLOCKED",
 				"                 shop/Deployment/cart: ImagePullBackOff of container web;",
 				"                 shop/Deployment/cart: ImagePullBackOff of container web;",
@@ -190,7 +199,7 @@ func TestLogLines(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.record.Time = at
-			m := view.Fold([]state.Record{plan, tt.record})
+			m := view.Fold(append(tt.before[:len(tt.before):len(tt.before)], tt.record))
 			if diff := cmp.Diff(strings.Join(tt.want, "\n"), text.Line(m, tt.record)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -230,7 +239,7 @@ func TestSummary(t *testing.T) {
 
 func TestShort(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		0: "0s", 800 * time.Millisecond: "0.8s", 20 * time.Second: "20s", 12345 * time.Millisecond: "12s",
+		0: "0s", 12 * time.Millisecond: "0s", 9970 * time.Millisecond: "10s", 800 * time.Millisecond: "0.8s", 20 * time.Second: "20s", 12345 * time.Millisecond: "12s",
 		534 * time.Second: "8m54s", 5 * time.Minute: "5m", 65 * time.Minute: "1h05m",
 	} {
 		if got := text.Short(d); got != want {
