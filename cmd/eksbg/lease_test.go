@@ -15,8 +15,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 
 	"github.com/eksbg/eksbg/internal/lease"
@@ -28,16 +26,7 @@ import (
 // locks are the Leases of one side's cluster.
 func locks(t *testing.T, box *sandbox.Sandbox, side string) lease.API {
 	t.Helper()
-	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		&clientcmd.ClientConfigLoadingRules{ExplicitPath: box.Kubeconfig()}, &clientcmd.ConfigOverrides{CurrentContext: side}).ClientConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c.CoordinationV1().Leases(lease.Namespace)
+	return kubeOf(t, box, side).CoordinationV1().Leases(lease.Namespace)
 }
 
 // lockHolder is who has a side's lock, or had it last.

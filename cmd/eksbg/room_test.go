@@ -7,8 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/eksbg/eksbg/internal/sandbox"
 )
@@ -28,16 +26,7 @@ func narrow(more int32) func(*sandbox.Scenario) {
 // unplaced are the pods of green for which Fargate had no room at some time.
 func unplaced(t *testing.T, box *sandbox.Sandbox) (names []string) {
 	t.Helper()
-	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		&clientcmd.ClientConfigLoadingRules{ExplicitPath: box.Kubeconfig()}, &clientcmd.ConfigOverrides{CurrentContext: sandbox.Green}).ClientConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	k, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	events, err := k.CoreV1().Events(corev1.NamespaceAll).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=FailedScheduling"})
+	events, err := kubeOf(t, box, sandbox.Green).CoreV1().Events(corev1.NamespaceAll).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=FailedScheduling"})
 	if err != nil {
 		t.Fatal(err)
 	}

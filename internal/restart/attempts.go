@@ -28,6 +28,8 @@ type landed struct {
 	Generation int64  `json:"generation,omitempty"`
 	// Reverted says who took the stamp away again.
 	Reverted string `json:"reverted,omitempty"`
+	// Early: a surge was put back because the run ended, before it could have helped.
+	Early bool `json:"early,omitempty"`
 }
 
 // attempt is the newest restart of one workload by this step.

@@ -52,6 +52,8 @@ type entry struct {
 	Result state.Result
 	// Generation is that of the object as the change left it.
 	Generation int64
+	// Early is true for a surge that was put back because the run ended.
+	Early bool
 }
 
 // open tells whether nobody knows yet if the change has landed.
@@ -124,8 +126,8 @@ func (l *ledger) came(intent int64, result state.Result, detail json.RawMessage)
 	if e := l.bySeq[intent]; e != nil {
 		e.Result = result
 		var at landed
-		if json.Unmarshal(detail, &at) == nil && at.Generation > 0 {
-			e.Generation = at.Generation
+		if json.Unmarshal(detail, &at) == nil {
+			e.Generation, e.Early = cmp.Or(at.Generation, e.Generation), at.Early
 		}
 		return
 	}

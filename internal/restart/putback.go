@@ -127,7 +127,7 @@ func (c *campaign) undoSurge(ctx context.Context, w *work, e *entry) error {
 		}
 	}
 	w.since = c.Clock.Now()
-	return c.restore(ctx, w, e)
+	return c.restore(ctx, w, e, true)
 }
 
 // unmark takes the deletion cost off a pod that is still there.

@@ -50,7 +50,7 @@ func (c *campaign) surge(ctx context.Context, w *work) (bool, error) {
 		return true, nil
 	case !v.Found || len(v.standing()) == 0 || !v.counted():
 		return false, c.watchOver(ctx, w)
-	case len(c.deeds(w.name, doSurge)) >= maxAttempts:
+	case surges(c.deeds(w.name, doSurge)) >= maxAttempts:
 		return false, c.stop(w, state.ExitBlocked, fmt.Sprintf("still lags after %d replicas more: %s", maxAttempts, v.unsettled()),
 			"see which nodes its pods get (kubectl get pods -o wide);\nmove them by hand or name it under restart.skip in the plan file, then run the same command again")
 	}
@@ -63,6 +63,16 @@ func (c *campaign) surge(ctx context.Context, w *work) (bool, error) {
 		}
 	}
 	return false, c.grow(ctx, w)
+}
+
+// surges counts those that had their time: an interrupt uses no attempt up.
+func surges(all []*entry) (n int) {
+	for _, e := range all {
+		if e.Result != state.Rejected && !e.Early {
+			n++
+		}
+	}
+	return n
 }
 
 // grow asks for one replica more, unless somebody has changed the object meanwhile.
@@ -163,7 +173,7 @@ func (c *campaign) giveBack(ctx context.Context, w *work, e *entry) error {
 	if err := c.guard("k8s:patch "+resource(w.item.Owner), w.name); err != nil {
 		return err
 	}
-	return c.restore(ctx, w, e)
+	return c.restore(ctx, w, e, false)
 }
 
 // markToGo writes the deletion cost onto a pod. It goes with the pod.
@@ -208,8 +218,9 @@ func (c *campaign) forgetMarks(w *work) error {
 }
 
 // restore puts the replicas of a surge back, unless somebody has set another number
-// meanwhile, which stays. It is safe to call at any time.
-func (c *campaign) restore(ctx context.Context, w *work, e *entry) error {
+// meanwhile, which stays. It is safe to call at any time; early says that the surge has
+// had no time to help.
+func (c *campaign) restore(ctx context.Context, w *work, e *entry, early bool) error {
 	live, err := c.scaled(ctx, w.item.Owner)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -225,6 +236,7 @@ func (c *campaign) restore(ctx context.Context, w *work, e *entry) error {
 		var l landed
 		if l, err = c.patchReplicas(ctx, w.item.Owner, to, nil, live.version); err == nil {
 			w.since, w.generation, c.moved = c.Clock.Now(), max(w.generation, l.Generation), true
+			l.Early = early
 			return c.settle(e.Seq, state.Succeeded, text, l)
 		}
 	}

@@ -1,6 +1,7 @@
 package restart
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -65,6 +66,25 @@ func TestSurgeOntoTheOldKubelet(t *testing.T) {
 			})
 		}
 	}
+}
+
+// However often a surge is interrupted and put back, it is tried again.
+func TestInterruptsUseUpNoSurge(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		b.bareSet("shop", "one", 1, oldKubelet)
+		for range maxAttempts + 1 {
+			ctx, cancel := context.WithCancel(t.Context())
+			b.journal.onIntent = func(int) { cancel() }
+			if err := b.drive(ctx); !errors.Is(err, context.Canceled) || *b.set("one").Spec.Replicas != 1 {
+				t.Fatalf("%v, %d replicas", err, *b.set("one").Spec.Replicas)
+			}
+			b.journal.onIntent = nil
+			synctest.Wait()
+		}
+		if err := b.drive(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 var gizmosGVR = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "gizmos"}
