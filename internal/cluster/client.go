@@ -60,6 +60,8 @@ type Client struct {
 	clk      clock.Clock
 	// finished remembers updates that have ended; they do not change any more.
 	finished *updateCache
+	// back knows whether the API server was out of reach a moment ago.
+	back *comeback
 }
 
 // userAgent is how eksbg names itself to API servers.
@@ -90,7 +92,7 @@ func Open(ctx context.Context, opt Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{name: opt.Name, eks: opt.EKS, clk: opt.Clock, finished: newUpdateCache()}
+	c := &Client{name: opt.Name, eks: opt.EKS, clk: opt.Clock, finished: newUpdateCache(), back: &comeback{clk: opt.Clock}}
 	if err := c.connect(opt, awssdk.ToString(found.Endpoint), ca); err != nil {
 		return nil, err
 	}
@@ -102,7 +104,7 @@ func Open(ctx context.Context, opt Options) (*Client, error) {
 
 // connect builds the clients for the API server; all share one transport and one rate.
 func (c *Client) connect(opt Options, endpoint string, ca []byte) error {
-	requests, upgrades, err := newTransports(opt, ca)
+	requests, upgrades, err := newTransports(opt, c.back, ca)
 	if err != nil {
 		return fmt.Errorf("cluster %s: %w", c.name, err)
 	}

@@ -40,6 +40,9 @@ func (c *Client) DialPod(ctx context.Context, namespace, pod string, port int) (
 	what := fmt.Sprintf("port %d of pod %s/%s in cluster %s", port, namespace, pod, c.name)
 	wire, err := c.upgrade(ctx, namespace, pod)
 	if err != nil {
+		if apierrors.IsForbidden(err) && c.back.recent() {
+			return nil, fmt.Errorf("connect to %s: %w", what, errLoading)
+		}
 		if apierrors.IsForbidden(err) {
 			return nil, forbidden("create", "pods/portforward", c.name, err)
 		}

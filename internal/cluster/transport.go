@@ -39,7 +39,7 @@ const (
 // repeating, finishing what is on the wire, the token, TLS with the cluster's CA. A
 // request that switches protocols is sent once, over HTTP/1.1, and has its connection
 // for itself.
-func newTransports(opt Options, ca []byte) (requests, upgrades http.RoundTripper, err error) {
+func newTransports(opt Options, back *comeback, ca []byte) (requests, upgrades http.RoundTripper, err error) {
 	read := func(ctx context.Context) ([]byte, error) {
 		c, err := describe(ctx, opt.EKS, opt.Name)
 		if err != nil {
@@ -54,7 +54,7 @@ func newTransports(opt Options, ca []byte) (requests, upgrades http.RoundTripper
 		}
 	}
 	tokens := newTokens(opt.AWS, opt.Name, opt.Clock)
-	return newRepeater(opt.Name, opt.Retry, opt.Clock, &collector{&bearer{tokens: tokens, next: trust}}), &bearer{tokens: tokens, next: &onceMore{once}}, nil
+	return newRepeater(opt.Name, opt.Retry, opt.Clock, back, &collector{&bearer{tokens: tokens, next: trust}}), &bearer{tokens: tokens, next: &onceMore{once}}, nil
 }
 
 // newMultiplexed speaks HTTP/2 where the server does.
@@ -166,12 +166,13 @@ type repeater struct {
 	cluster string
 	opt     aws.Options
 	clk     clock.Clock
+	back    *comeback
 	next    http.RoundTripper
 	// reads end with their context, changes are finished.
 	reads, changes http.RoundTripper
 }
 
-func newRepeater(cluster string, opt aws.Options, clk clock.Clock, next http.RoundTripper) *repeater {
+func newRepeater(cluster string, opt aws.Options, clk clock.Clock, back *comeback, next http.RoundTripper) *repeater {
 	if opt.Budget <= 0 {
 		opt.Budget = 10 * time.Minute
 	}
@@ -181,7 +182,7 @@ func newRepeater(cluster string, opt aws.Options, clk clock.Clock, next http.Rou
 	if opt.Attempt <= 0 {
 		opt.Attempt = listTimeout
 	}
-	return &repeater{cluster: cluster, opt: opt, clk: clk, next: next,
+	return &repeater{cluster: cluster, opt: opt, clk: clk, back: back, next: next,
 		reads: aws.FinishInFlight(next, opt.Attempt, 0), changes: aws.FinishInFlight(next, opt.Attempt, lastGrace)}
 }
 
@@ -190,7 +191,11 @@ func newRepeater(cluster string, opt aws.Options, clk clock.Clock, next http.Rou
 // when what that allows is over.
 func (r *repeater) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Query().Get("watch") == "true" {
-		return r.next.RoundTrip(req)
+		resp, err := r.next.RoundTrip(req)
+		if retry, _ := judge(req, resp, err, 1); retry {
+			r.back.see(resp, err)
+		}
+		return resp, err
 	}
 	body, err := bodyOf(req)
 	if err != nil {
@@ -210,7 +215,9 @@ func (r *repeater) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		resp, err := send.RoundTrip(withBody(bounded, req, body))
 		retry, last := judge(req, resp, err, attempt)
-		if !retry {
+		if retry {
+			r.back.see(resp, err)
+		} else if last = r.back.doubts(resp, err); last == nil {
 			return resp, err
 		}
 		if ctx.Err() != nil {
