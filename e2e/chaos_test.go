@@ -24,12 +24,14 @@ import (
 // comes back, delays it and changes nothing else: each pod is replaced once, and what was
 // changed for a while is as it was.
 func TestTheAPIServerIsKilledInTheMiddleOfARestart(t *testing.T) {
-	box := world(t, "owners", true, busy, func(sc *sandbox.Scenario) {
+	box := world(t, "owners", true, busy, documented, func(sc *sandbox.Scenario) {
 		// What is reverted while the API server is away may be restarted by then: see
 		// TestTheOrderOfARestart.
 		c := sc.Side(sandbox.Green)
 		c.GitOps, c.Workloads = nil, slices.DeleteFunc(c.Workloads, func(w sandbox.Workload) bool { return w.Name == "kept" })
 	})
+	// A caller outside system:masters is denied everything while the API server loads its rules.
+	asDocumented(t, box)
 	green := realCluster(t, box, sandbox.Green)
 	w, before := witness(t, green), settings(t, box)
 	points := []<-chan struct{}{
