@@ -34,7 +34,8 @@ func TestMain(m *testing.M) {
 // Scripts in testdata/script run the command line as users do. Beside testscript's
 // own they have:
 //
-//	sandbox SCENARIO [SPEED]   serve a scenario; its files are in the working folder
+//	sandbox SCENARIO [SPEED|JOB=RUNS]
+//	                           serve a scenario, in which a Job runs that long; its files are in the working folder
 //	exits CODE COMMAND ...     run a command that has to end with this exit code
 //	edit FILE OLD NEW          replace the one OLD in a file (\n is a newline)
 //	hop CLUSTER MINOR          somebody else upgrades the control plane, to its end
@@ -54,13 +55,16 @@ func TestScripts(t *testing.T) {
 
 func cmdSandbox(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 || len(args) > 2 {
-		ts.Fatalf("usage: sandbox SCENARIO [SPEED]")
+		ts.Fatalf("usage: sandbox SCENARIO [SPEED|JOB=RUNS]")
 	}
 	speed := float64(testSpeed)
+	job, runs, found := "", "", false
 	if len(args) == 2 {
-		var err error
-		speed, err = strconv.ParseFloat(args[1], 64)
-		ts.Check(err)
+		if job, runs, found = strings.Cut(args[1], "="); !found {
+			var err error
+			speed, err = strconv.ParseFloat(args[1], 64)
+			ts.Check(err)
+		}
 	}
 	name := args[0]
 	if _, err := os.Stat(ts.MkAbs(name)); err == nil {
@@ -68,6 +72,11 @@ func cmdSandbox(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	sc, err := sandbox.Load(name)
 	ts.Check(err)
+	if found {
+		d, err := time.ParseDuration(runs)
+		ts.Check(err)
+		ts.Check(runsFor(sc, job, d))
+	}
 	box, err := sandbox.Start(context.Background(), sandbox.Options{Scenario: sc, Dir: ts.MkAbs("."), Speed: speed})
 	ts.Check(err)
 	ts.Defer(func() {
@@ -83,6 +92,23 @@ func cmdSandbox(ts *testscript.TestScript, neg bool, args []string) {
 			}
 		}
 	}
+}
+
+// runsFor makes a Job of a scenario run that long, on both sides.
+func runsFor(sc *sandbox.Scenario, job string, d time.Duration) error {
+	n := 0
+	for _, side := range []*sandbox.Cluster{&sc.Clusters.Blue, &sc.Clusters.Green} {
+		for i := range side.Workloads {
+			if w := &side.Workloads[i]; w.Kind == "Job" && w.Name == job {
+				w.Runs = d
+				n++
+			}
+		}
+	}
+	if n == 0 {
+		return fmt.Errorf("no Job is called %s", job)
+	}
+	return nil
 }
 
 func cmdEdit(ts *testscript.TestScript, neg bool, args []string) {
