@@ -6,7 +6,7 @@ GOLANGCI_LINT := v2.15.0
 VERSION       ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS       := -s -w -X main.version=$(VERSION)
 
-.PHONY: build test lint demo interop e2e bench generate clean
+.PHONY: build test lint demo interop fuzz e2e bench generate clean
 
 build: ## bin/eksbg
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/eksbg ./cmd/eksbg
@@ -30,6 +30,9 @@ demo: build ## a whole hot upgrade in the sandbox
 
 interop: build ## the stock AWS CLI and kubectl drive the sandbox
 	./scripts/interop.sh
+
+fuzz: ## every fuzz target for FUZZTIME (10s)
+	./scripts/fuzz.sh $(FUZZTIME)
 
 # The first run builds etcd, kube-apiserver and kube-controller-manager, for minutes; the
 # binary stays in $$XDG_CACHE_HOME/eksbg-e2e. EKSBG_E2E_LOGS=DIR keeps logs.
