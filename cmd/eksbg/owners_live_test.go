@@ -32,10 +32,12 @@ func kubeOf(t *testing.T, box *sandbox.Sandbox, side string) kubernetes.Interfac
 	return k
 }
 
-// A restart of every kind of owner is interrupted at every fourth of its changes, and gone
-// on with each time: whatever it is in the middle of, it leaves nothing otherwise than it
-// was but what a controller finishes, and replaces no pod twice.
-func TestARestartOfEveryOwnerInterruptedAtEveryFourthChange(t *testing.T) {
+// A restart of every kind of owner is interrupted again and again, each time a change
+// later, and gone on with each time: whatever it is in the middle of, it leaves nothing
+// otherwise than it was but what a controller finishes, and replaces no pod twice. Some
+// of its changes are put back when it is stopped, so that one that is always interrupted
+// early would never end.
+func TestARestartOfEveryOwnerInterruptedAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	const most = 60 // many more runs than it takes
 	box := ownersBox(t, func(sc *sandbox.Scenario) {
@@ -47,18 +49,19 @@ func TestARestartOfEveryOwnerInterruptedAtEveryFourthChange(t *testing.T) {
 	})
 	green := kubeOf(t, box, sandbox.Green)
 	var victim atomic.Pointer[os.Process]
-	var changes atomic.Int64
+	var left atomic.Int64
 	box.Log().Watch(func(e wire.Entry) {
 		if !ownChange(e) {
 			return
 		}
-		if p := victim.Load(); p != nil && changes.Add(1)%4 == 0 {
+		if p := victim.Load(); p != nil && left.Add(-1) == 0 {
 			_ = p.Signal(syscall.SIGINT) // one that has ended is fine
 		}
 	})
 	interrupted := 0
 	for {
 		p := begin(t, box, restartArgs(box)...)
+		left.Store(int64(3 + interrupted%10))
 		victim.Store(p.cmd.Process)
 		exit := p.exit()
 		victim.Store(nil)

@@ -88,15 +88,22 @@ func (s *sim) restartPods(owner string, uid types.UID, ns string, at time.Time, 
 			old = append(old, p)
 		}
 	}
-	for _, p := range old {
+	if len(old) == 0 {
+		s.settled(owner)
+	}
+	for i, p := range old {
 		s.mu.Lock()
 		s.takes[owner] = append(s.takes[owner], p.Name)
 		s.mu.Unlock()
 		c := metav1.GetControllerOf(p)
 		s.remove(owner, p)
-		if !s.newPod(owner, ns, fmt.Sprintf("%s-%d", c.Name, s.next()), number, c) {
+		end := func() {
+			if i == len(old)-1 {
+				s.settled(owner)
+			}
+		}
+		if !s.newPod(owner, ns, fmt.Sprintf("%s-%d", c.Name, s.next()), number, c, end) {
 			return
 		}
 	}
-	s.settled(owner)
 }

@@ -134,8 +134,9 @@ func (s *sim) settled(owner string) {
 	s.mu.Unlock()
 }
 
-// newPod makes the next pod of an owner; false when it does not get ready.
-func (s *sim) newPod(owner, ns, name string, number int, of *metav1.OwnerReference) bool {
+// newPod makes the next pod of an owner; false when it does not get ready. The last are
+// called before anybody can see that it is.
+func (s *sim) newPod(owner, ns, name string, number int, of *metav1.OwnerReference, last ...func()) bool {
 	kubelet := newKubelet
 	if k := s.kubelet[owner]; number <= len(k) {
 		kubelet = k[number-1]
@@ -145,6 +146,9 @@ func (s *sim) newPod(owner, ns, name string, number int, of *metav1.OwnerReferen
 	if f := s.pod[owner]; f != nil && !f(p) {
 		s.put(podsGVR, p)
 		return false
+	}
+	for _, f := range last { // before a watch can show the end
+		f()
 	}
 	ready(p)
 	s.put(podsGVR, p)

@@ -188,9 +188,12 @@ func (s *sim) takePod(owner string, p *corev1.Pod) {
 				s.settled(owner)
 				return
 			}
-			if c == nil || s.newPod(owner, p.Namespace, name, number, c) {
-				s.settled(owner)
+			end := func() { s.settled(owner) }
+			if c == nil {
+				end()
+				return
 			}
+			s.newPod(owner, p.Namespace, name, number, c, end)
 		})
 	})
 }
@@ -207,9 +210,9 @@ func (s *sim) run(owner string, p *corev1.Pod) {
 			s.put(podsGVR, p)
 			return
 		}
+		s.settled(owner) // before a watch can show the end
 		ready(p)
 		s.put(podsGVR, p)
-		s.settled(owner)
 	})
 }
 
