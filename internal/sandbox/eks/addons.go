@@ -17,15 +17,14 @@ func (s *Service) listAddons(r *request) (any, *Error) {
 	if apiErr != nil {
 		return nil, apiErr
 	}
-	names := slices.Sorted(maps.Keys(c.addons))
-	if names == nil {
-		names = []string{}
-	}
-	part, next, apiErr := page(names, r.query.Get("nextToken"), r.query.Get("maxResults"), 100)
+	part, next, apiErr := page(sorted(c.addons), r.query.Get("nextToken"), r.query.Get("maxResults"), 100)
 	return map[string]any{"addons": part, "nextToken": next}, apiErr
 }
 
+// describeAddon tells of an add-on as it is: what ails its software in the cluster makes
+// it DEGRADED.
 func (s *Service) describeAddon(r *request) (any, *Error) {
+	ails := s.opts.World.AddonIssues(r.vars["cluster"], r.vars["addon"])
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c, apiErr := s.cluster(r.vars["cluster"])
@@ -36,14 +35,22 @@ func (s *Service) describeAddon(r *request) (any, *Error) {
 	if apiErr != nil {
 		return nil, apiErr
 	}
+	return map[string]any{"addon": s.addonJSON(c, a, ails)}, nil
+}
+
+func (s *Service) addonJSON(c *cluster, a *addon, ails []Issue) addonJSON {
 	id, _ := uuid.FromBytes(stable("addon", c.ARN, a.Name)) // always 16 bytes
-	return map[string]any{"addon": addonJSON{
-		AddonName: a.Name, ClusterName: c.Name, Status: a.status, AddonVersion: a.Version,
-		Health:    healthJSON{Issues: issues(a.Issues)},
+	status := a.status
+	if len(ails) > 0 && status == active {
+		status = degraded
+	}
+	return addonJSON{
+		AddonName: a.Name, ClusterName: c.Name, Status: status, AddonVersion: a.Version,
+		Health:    healthJSON{Issues: issues(append(slices.Clone(a.Issues), ails...))},
 		AddonArn:  fmt.Sprintf("arn:aws:eks:%s:%s:addon/%s/%s/%s", s.opts.Region, s.opts.Account, c.Name, a.Name, id),
 		CreatedAt: at(a.CreatedAt), ModifiedAt: at(a.modified), ServiceAccountRoleArn: text(a.RoleARN),
-		Tags: map[string]string{}, ConfigurationValues: text(a.Configuration), PodIdentityAssociation: list(a.PodIdentity),
-	}}, nil
+		Tags: tags(a.Tags), ConfigurationValues: text(a.Configuration), PodIdentityAssociation: list(a.PodIdentity),
+	}
 }
 
 func (s *Service) serveUpdateAddon(r *request) (any, *Error) {

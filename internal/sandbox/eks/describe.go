@@ -3,12 +3,9 @@ package eks
 import (
 	"encoding/base64"
 	"encoding/hex"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/eksbg/eksbg/internal/sandbox/wire"
 )
@@ -32,11 +29,11 @@ func (s *Service) clusterJSON(c *cluster, now time.Time) clusterJSON {
 	v, _ := s.version(c.Version)
 	out := clusterJSON{
 		Name: c.Name, Arn: c.ARN, CreatedAt: at(c.CreatedAt), Version: c.Version,
-		Endpoint: text(c.Endpoint), RoleArn: c.RoleARN, Status: c.status(now, s.opts.Stale),
+		RoleArn: c.RoleARN, Status: c.status(now, s.opts.Stale), ClientRequestToken: text(c.token),
 		ResourcesVpcConfig: vpcJSON{
 			SubnetIDs: list(c.Subnets), SecurityGroupIDs: list(c.SecurityGroups),
 			ClusterSecurityGroupID: "sg-0" + hex.EncodeToString(stable("cluster sg", c.ARN))[:16], VpcID: c.VPC,
-			EndpointPrivateAccess: true, PublicAccessCidrs: []string{},
+			EndpointPrivateAccess: c.PrivateEndpoint, EndpointPublicAccess: c.PublicEndpoint, PublicAccessCidrs: []string{},
 		},
 		NetworkConfig: networkJSON{ServiceIpv4Cidr: "172.20.0.0/16", IPFamily: "ipv4"},
 		Logging: loggingJSON{ClusterLogging: []logSetupJSON{{
@@ -44,9 +41,19 @@ func (s *Service) clusterJSON(c *cluster, now time.Time) clusterJSON {
 		}}},
 		PlatformVersion: v.Platform, Tags: tags(c.Tags),
 		Health:       healthJSON{Issues: issues(c.Issues)},
-		AccessConfig: accessJSON{AuthenticationMode: "API_AND_CONFIG_MAP"}, UpgradePolicy: policyJSON{c.SupportType},
+		AccessConfig: accessJSON{AuthenticationMode: c.AuthenticationMode}, UpgradePolicy: policyJSON{c.SupportType},
+		DeletionProtection: c.DeletionProtection,
 	}
-	out.Identity.Oidc.Issuer = c.OIDCIssuer
+	if c.PublicEndpoint {
+		out.ResourcesVpcConfig.PublicAccessCidrs = []string{"0.0.0.0/0"}
+	}
+	if c.AutoMode {
+		out.ComputeConfig = &computeJSON{Enabled: true, NodePools: []string{"general-purpose", "system"}, NodeRoleArn: text(c.RoleARN + "-nodes")}
+	}
+	if c.state == creating || c.state == broken {
+		return out // nothing answers yet
+	}
+	out.Endpoint, out.Identity.Oidc.Issuer = text(c.Endpoint), c.OIDCIssuer
 	if len(c.CA) > 0 {
 		out.CertificateAuthority.Data = text(base64.StdEncoding.EncodeToString(c.CA))
 	}
@@ -97,6 +104,7 @@ func (s *Service) updateClusterVersion(r *request) (any, *Error) {
 			return nil, apiErr
 		}
 	}
+	s.lookBack(r.vars["cluster"], in, r.now)
 	var kubelets []string
 	if s.opts.Kubelets != nil {
 		kubelets = s.opts.Kubelets(r.vars["cluster"])
@@ -128,6 +136,12 @@ func (u *update) json() updateJSON {
 	for _, p := range u.params {
 		out.Params = append(out.Params, paramJSON{p[0], p[1]})
 	}
+	if u.cancelling {
+		out.Cancellation = &cancellationJSON{Status: inProgress}
+		if u.status == cancelled {
+			out.Cancellation.Status = successful
+		}
+	}
 	for _, e := range u.errors {
 		out.Errors = append(out.Errors, errorJSON{e.Code, e.Message, list(e.ResourceIDs)})
 	}
@@ -135,7 +149,7 @@ func (u *update) json() updateJSON {
 }
 
 // listUpdates answers ids alone, in no order that means anything, as EKS does: those
-// of the control plane, or those of one add-on.
+// of the control plane, or those of one add-on or node group.
 func (s *Service) listUpdates(r *request) (any, *Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,24 +163,21 @@ func (s *Service) listUpdates(r *request) (any, *Error) {
 			return nil, apiErr
 		}
 	}
-	if group := r.query.Get("nodegroupName"); group != "" {
-		return nil, c.noNodegroup(group)
+	group := r.query.Get("nodegroupName")
+	if group != "" {
+		if _, apiErr := c.nodegroup(group); apiErr != nil {
+			return nil, apiErr
+		}
 	}
 	ids := []string{}
 	for _, u := range c.updates {
-		if u.addon == name {
+		if u.addon == name && u.nodegroup == group {
 			ids = append(ids, u.id)
 		}
 	}
 	slices.Sort(ids)
 	part, next, apiErr := page(ids, r.query.Get("nextToken"), r.query.Get("maxResults"), 100)
 	return map[string]any{"updateIds": part, "nextToken": next}, apiErr
-}
-
-func (c *cluster) noNodegroup(name string) *Error {
-	e := c.missing("No node group found for name: %s.", name)
-	e.Nodegroup = name
-	return e
 }
 
 func (s *Service) describeUpdate(r *request) (any, *Error) {
@@ -176,67 +187,18 @@ func (s *Service) describeUpdate(r *request) (any, *Error) {
 	if apiErr != nil {
 		return nil, apiErr
 	}
-	if group := r.query.Get("nodegroupName"); group != "" {
-		return nil, c.noNodegroup(group)
+	group := r.query.Get("nodegroupName")
+	if group != "" {
+		if _, apiErr := c.nodegroup(group); apiErr != nil {
+			return nil, apiErr
+		}
 	}
 	for _, u := range c.updates {
-		if u.id == r.vars["update"] && u.addon == r.query.Get("addonName") {
+		if u.id == r.vars["update"] && u.addon == r.query.Get("addonName") && u.nodegroup == group {
 			return map[string]any{"update": u.json()}, nil
 		}
 	}
 	return nil, c.missing("No update found for ID: %s", r.vars["update"])
-}
-
-func (s *Service) listFargateProfiles(r *request) (any, *Error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c, apiErr := s.cluster(r.vars["cluster"])
-	if apiErr != nil {
-		return nil, apiErr
-	}
-	names := []string{}
-	for _, p := range c.Profiles {
-		names = append(names, p.Name)
-	}
-	slices.Sort(names)
-	part, next, apiErr := page(names, r.query.Get("nextToken"), r.query.Get("maxResults"), 100)
-	return map[string]any{"fargateProfileNames": part, "nextToken": next}, apiErr
-}
-
-func (s *Service) describeFargateProfile(r *request) (any, *Error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c, apiErr := s.cluster(r.vars["cluster"])
-	if apiErr != nil {
-		return nil, apiErr
-	}
-	i := slices.IndexFunc(c.Profiles, func(p FargateProfile) bool { return p.Name == r.vars["profile"] })
-	if i < 0 {
-		e := c.missing("No Fargate Profile found with name: %s.", r.vars["profile"])
-		e.Profile = r.vars["profile"]
-		return nil, e
-	}
-	p := c.Profiles[i]
-	id, _ := uuid.FromBytes(stable("fargate profile", c.ARN, p.Name)) // always 16 bytes
-	out := profileJSON{
-		FargateProfileName: p.Name, ClusterName: c.Name, CreatedAt: at(p.CreatedAt), Status: "ACTIVE",
-		FargateProfileArn: fmt.Sprintf("arn:aws:eks:%s:%s:fargateprofile/%s/%s/%s",
-			s.opts.Region, s.opts.Account, c.Name, p.Name, id),
-		PodExecutionRoleArn: p.PodExecutionRoleARN, Subnets: list(p.Subnets), Selectors: []selectorJSON{},
-		Tags: map[string]string{}, Health: healthJSON{Issues: []issueJSON{}},
-	}
-	for _, sel := range p.Selectors {
-		out.Selectors = append(out.Selectors, selectorJSON(sel))
-	}
-	return map[string]any{"fargateProfile": out}, nil
-}
-
-// listNodegroups is always empty: the sandbox's clusters run on Fargate alone.
-func (s *Service) listNodegroups(r *request) (any, *Error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, apiErr := s.cluster(r.vars["cluster"])
-	return map[string]any{"nodegroups": []string{}, "nextToken": nil}, apiErr
 }
 
 func text(s string) *string {

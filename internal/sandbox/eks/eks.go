@@ -4,6 +4,8 @@
 package eks
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -34,6 +36,21 @@ type Options struct {
 	// Update is how long a control-plane update takes, AddonUpdate one of an add-on,
 	// Refresh a refresh of the insights.
 	Update, AddonUpdate, Refresh time.Duration
+	// Create and Delete are how long a cluster takes to come and to go, Profile how long
+	// a Fargate profile takes for either. An add-on takes AddonUpdate.
+	Create, Delete, Profile time.Duration
+	// Nodegroup is how long an update of a node group's version takes at least, and
+	// NodegroupConfig one of its configuration.
+	Nodegroup, NodegroupConfig time.Duration
+	// AutoNodes is how long the nodes of an Auto Mode cluster take to go back before its
+	// control plane does.
+	AutoNodes time.Duration
+	// Speed divides the time-outs that clients ask for; 0 is 1.
+	Speed float64
+	// MaxClusters is how many clusters there can be (100 when 0), and MaxProfiles how
+	// many Fargate profiles a cluster can have (10 when 0): AWS's default quotas
+	// (https://docs.aws.amazon.com/eks/latest/userguide/service-quotas.html).
+	MaxClusters, MaxProfiles int
 	// Stale is how long a cluster still reads ACTIVE after an update was accepted;
 	// at most half of Update.
 	Stale time.Duration
@@ -46,7 +63,7 @@ type Options struct {
 	Versions []Version
 	// Addons are the add-on versions on offer; AddonCatalogue() when nil.
 	Addons []AddonVersion
-	// Kubelets answers the versions of the kubelets of a cluster's Fargate nodes,
+	// Kubelets answers the versions of the kubelets of a cluster's nodes,
 	// as minors or whole ("1.31", "v1.31.14-eks-6ae7ca2"). It may call
 	// the methods of Service, but not its HTTP API. Nil makes the skew insight UNKNOWN.
 	Kubelets func(cluster string) []string
@@ -54,6 +71,8 @@ type Options struct {
 	// when an add-on has. Both are called without locks held.
 	OnVersion func(cluster, minor string)
 	OnAddon   func(cluster, addon, version string)
+	// World is what the API's own objects stand for; nil makes them mere entries.
+	World World
 }
 
 // Service is the API; it is safe for concurrent use.
@@ -70,6 +89,9 @@ type Service struct {
 	timers   map[clock.Timer]bool
 	ticks    sync.WaitGroup
 	closed   bool
+	// ctx ends with Close, for the work that the World does.
+	ctx  context.Context
+	stop context.CancelFunc
 }
 
 // New makes a service without clusters.
@@ -93,7 +115,14 @@ func New(o Options) *Service {
 		o.Addons = AddonCatalogue()
 	}
 	o.Stale = min(o.Stale, o.Update/2)
-	return &Service{opts: o, clusters: map[string]*cluster{}, timers: map[clock.Timer]bool{}}
+	if o.World == nil {
+		o.World = nowhere{}
+	}
+	o.Speed = cmp.Or(o.Speed, 1)
+	o.MaxClusters, o.MaxProfiles = cmp.Or(o.MaxClusters, 100), cmp.Or(o.MaxProfiles, 10)
+	s := &Service{opts: o, clusters: map[string]*cluster{}, timers: map[clock.Timer]bool{}}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	return s
 }
 
 var _ wire.Service = (*Service)(nil)
@@ -132,6 +161,7 @@ func (s *Service) FailUpdates(f Failure) error {
 
 // Close stops the timers of what is under way and waits for callbacks that run.
 func (s *Service) Close() {
+	s.stop()
 	s.mu.Lock()
 	s.closed = true
 	for t := range s.timers {
@@ -164,6 +194,18 @@ func (s *Service) after(d time.Duration) {
 		}()
 	})
 	s.timers[t] = true
+}
+
+// work does something that takes time outside of the service, which catches up
+// afterwards. mu is held.
+func (s *Service) work(f func(ctx context.Context)) {
+	if s.closed {
+		return
+	}
+	s.ticks.Go(func() {
+		f(s.ctx)
+		s.catchUp()
+	})
 }
 
 // catchUp lets everything happen that is due by now, and tells those who wait for it.

@@ -65,6 +65,8 @@ var members = map[string][]string{
 	"ResourceInUseException":    {"clusterName", "nodegroupName", "addonName"},
 	"InvalidStateException":     {"clusterName"},
 	"ThrottlingException":       {"clusterName"},
+
+	"ResourceLimitExceededException": {"clusterName", "nodegroupName", "subscriptionId"},
 }
 
 // statuses are those of the API's model, for faults that name none.

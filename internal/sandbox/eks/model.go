@@ -63,7 +63,7 @@ type clusterJSON struct {
 	UpgradePolicy        policyJSON        `json:"upgradePolicy"`
 	ZonalShiftConfig     *struct{}         `json:"zonalShiftConfig"`
 	RemoteNetworkConfig  *struct{}         `json:"remoteNetworkConfig"`
-	ComputeConfig        *struct{}         `json:"computeConfig"`
+	ComputeConfig        *computeJSON      `json:"computeConfig"`
 	StorageConfig        *struct{}         `json:"storageConfig"`
 	DeletionProtection   bool              `json:"deletionProtection"`
 }
@@ -123,6 +123,12 @@ type accessJSON struct {
 	AuthenticationMode string `json:"authenticationMode"`
 }
 
+type computeJSON struct {
+	Enabled     bool     `json:"enabled"`
+	NodePools   []string `json:"nodePools"`
+	NodeRoleArn *string  `json:"nodeRoleArn"`
+}
+
 type policyJSON struct {
 	SupportType string `json:"supportType"`
 }
@@ -147,6 +153,13 @@ type updateJSON struct {
 	Params    []paramJSON `json:"params"`
 	CreatedAt *epoch      `json:"createdAt"`
 	Errors    []errorJSON `json:"errors"`
+	// Cancellation is there once somebody asked for one.
+	Cancellation *cancellationJSON `json:"cancellation,omitempty"`
+}
+
+type cancellationJSON struct {
+	Status string  `json:"status"`
+	Reason *string `json:"reason"`
 }
 
 type paramJSON struct {
@@ -278,6 +291,9 @@ type updateVersionInput struct {
 	Version            string `json:"version"`
 	ClientRequestToken string `json:"clientRequestToken"`
 	Force              bool   `json:"force"`
+	RollbackConfig     *struct {
+		TimeoutMinutes *int32 `json:"timeoutMinutes"`
+	} `json:"rollbackConfig"`
 }
 
 type updateAddonInput struct {

@@ -1,10 +1,6 @@
 package eks
 
-import (
-	"fmt"
-	"maps"
-	"slices"
-)
+import "fmt"
 
 // removals are the minors in which Kubernetes stopped serving APIs
 // (https://kubernetes.io/docs/reference/using-api/deprecation-guide/), each with one
@@ -17,16 +13,15 @@ var removals = []struct{ minor, usage, replacement, since string }{
 	{"1.32", "/apis/flowcontrol.apiserver.k8s.io/v1beta3/flowschemas", "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas", "1.29"},
 }
 
-// computed are the upgrade insights that follow from the world, for the next minor
-// of the cluster; those about removed APIs look three minors ahead. mu is held.
+// computed are the insights that follow from the world: about the way back, and about the
+// next minor of the cluster; those about removed APIs look three minors ahead. mu is held.
 func (s *Service) computed(c *cluster, kubelets []string) []*insight {
 	next := plus(c.Version, 1)
+	out := s.backward(c, kubelets)
 	if _, ok := s.version(next); !ok {
-		return nil
+		return out
 	}
-	out := []*insight{
-		s.kubeletSkew(next, kubelets), c.proxySkew(next), s.addonCompatibility(c, next), c.healthIssues(next),
-	}
+	out = append(out, s.kubeletSkew(next, kubelets), c.proxySkew(next), s.addonCompatibility(c, next), c.healthIssues(next))
 	for _, r := range removals {
 		if ahead := steps(c.Version, r.minor); ahead < 1 || ahead > 3 {
 			continue
@@ -93,24 +88,7 @@ func (s *Service) addonCompatibility(c *cluster, next string) *insight {
 		Description:    "Checks version of installed EKS add-ons to ensure they are compatible with the next version of Kubernetes.",
 		Recommendation: "Upgrade the add-ons to a version that is compatible with the next version of Kubernetes before upgrading the cluster.",
 	}}
-	var bad []string
-	for _, name := range slices.Sorted(maps.Keys(c.addons)) {
-		a := c.addons[name]
-		detail := addonCompatJSON{Name: name, CompatibleVersions: []string{}}
-		fits := false
-		for _, v := range s.offered(name, next) {
-			detail.CompatibleVersions = append(detail.CompatibleVersions, v.Version)
-			fits = fits || v.Version == a.Version
-		}
-		if fits {
-			continue
-		}
-		bad = append(bad, name+" "+a.Version)
-		i.addons = append(i.addons, detail)
-		i.Resources = append(i.Resources, InsightResource{
-			ARN: fmt.Sprintf("arn:aws:eks:%s:%s:addon/%s/%s", s.opts.Region, s.opts.Account, c.Name, name), Status: "ERROR",
-		})
-	}
+	bad := s.incompatible(c, next, i)
 	if len(bad) > 0 {
 		i.Status = "ERROR"
 		i.Reason = fmt.Sprintf("Installed EKS add-on versions are not compatible with Kubernetes v%s: %s.", next, joined(bad))

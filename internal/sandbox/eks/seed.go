@@ -15,7 +15,18 @@ import (
 // cluster is a Cluster as it goes through time.
 type cluster struct {
 	Cluster
-	addons map[string]*addon
+	// state is CREATING, DELETING or FAILED until settled, of a cluster that comes or
+	// goes; empty is ACTIVE. up is whether its Kubernetes has come, token and asked are
+	// what its creation was asked for with.
+	state        string
+	settled      time.Time
+	up           bool
+	token, asked string
+	// previous is the minor that the version can be rolled back to within the window.
+	previous   string
+	addons     map[string]*addon
+	profiles   map[string]*profile
+	nodegroups map[string]*nodegroup
 	// updates are in the order of their acceptance.
 	updates  []*update
 	extra    []Insight
@@ -27,6 +38,13 @@ type addon struct {
 	Addon
 	status   string
 	modified time.Time
+	// settled is when an add-on that is CREATING or DELETING is so no more.
+	settled time.Time
+	token   string
+}
+
+func newCluster(seed Cluster) *cluster {
+	return &cluster{Cluster: seed, addons: map[string]*addon{}, profiles: map[string]*profile{}, nodegroups: map[string]*nodegroup{}}
 }
 
 // AddCluster seeds a cluster, ACTIVE. Its version must be in the catalogue, and so
@@ -42,7 +60,18 @@ func (s *Service) AddCluster(seed Cluster) error {
 		return fmt.Errorf("add cluster %s: version %q is not in the catalogue", seed.Name, seed.Version)
 	}
 	s.fill(&seed, now)
-	c := &cluster{Cluster: seed, addons: map[string]*addon{}}
+	c := newCluster(seed)
+	if !seed.UpgradedAt.IsZero() {
+		c.previous = plus(seed.Version, -1)
+	}
+	for _, p := range seed.Profiles {
+		c.profiles[p.Name] = &profile{FargateProfile: p, status: active}
+	}
+	for _, g := range seed.Nodegroups {
+		if err := s.seedNodegroup(c, g); err != nil {
+			return err
+		}
+	}
 	for _, a := range seed.Addons {
 		if a.Version == "" {
 			a.Version = s.defaultAddon(a.Name, seed.Version)
@@ -53,7 +82,7 @@ func (s *Service) AddCluster(seed Cluster) error {
 		if a.CreatedAt.IsZero() {
 			a.CreatedAt = seed.CreatedAt
 		}
-		c.addons[a.Name] = &addon{Addon: a, status: "ACTIVE", modified: a.CreatedAt}
+		c.addons[a.Name] = &addon{Addon: a, status: active, modified: a.CreatedAt}
 	}
 	s.clusters[seed.Name] = c
 	return nil
@@ -69,6 +98,8 @@ func (s *Service) fill(c *Cluster, now time.Time) {
 	set(&c.OIDCIssuer, fmt.Sprintf("https://oidc.eks.%s.amazonaws.com/id/%s", s.opts.Region, id))
 	set(&c.VPC, "vpc-0"+low[:16])
 	set(&c.SupportType, "EXTENDED")
+	set(&c.AuthenticationMode, "API_AND_CONFIG_MAP")
+	c.PrivateEndpoint = c.PrivateEndpoint || !c.PublicEndpoint
 	if c.Subnets == nil {
 		c.Subnets = []string{"subnet-0" + low[:16], "subnet-0" + low[16:]}
 	}
@@ -148,16 +179,19 @@ func (s *Service) Snapshot() any {
 	for name, c := range s.clusters {
 		snap := snapshot{
 			Version: c.Version, Status: c.status(now, s.opts.Stale),
-			Addons: map[string]addonSnapshot{}, Profiles: map[string][]Selector{}, Updates: []updateSnapshot{},
+			Addons: map[string]addonSnapshot{}, Profiles: map[string][]Selector{}, Nodegroups: map[string]nodegroupSnapshot{}, Updates: []updateSnapshot{},
 		}
 		for _, name := range slices.Sorted(maps.Keys(c.addons)) {
 			snap.Addons[name] = addonSnapshot{c.addons[name].Version, c.addons[name].status}
 		}
-		for _, p := range c.Profiles {
+		for _, p := range c.profiles {
 			snap.Profiles[p.Name] = p.Selectors
 		}
+		for _, g := range c.nodegroups {
+			snap.Nodegroups[g.Name] = nodegroupSnapshot{g.Version, g.Min, g.Max, g.Desired, g.state()}
+		}
 		for _, u := range c.updates {
-			snap.Updates = append(snap.Updates, updateSnapshot{u.typ, u.addon, u.target, u.status, u.errors})
+			snap.Updates = append(snap.Updates, updateSnapshot{u.typ, u.addon, u.nodegroup, u.target, u.status, u.errors})
 		}
 		out[name] = snap
 	}
@@ -165,11 +199,20 @@ func (s *Service) Snapshot() any {
 }
 
 type snapshot struct {
-	Version  string                   `json:"version"`
-	Status   string                   `json:"status"`
-	Addons   map[string]addonSnapshot `json:"addons"`
-	Profiles map[string][]Selector    `json:"profiles"`
-	Updates  []updateSnapshot         `json:"updates"`
+	Version    string                       `json:"version"`
+	Status     string                       `json:"status"`
+	Addons     map[string]addonSnapshot     `json:"addons"`
+	Profiles   map[string][]Selector        `json:"profiles"`
+	Nodegroups map[string]nodegroupSnapshot `json:"nodegroups,omitempty"`
+	Updates    []updateSnapshot             `json:"updates"`
+}
+
+type nodegroupSnapshot struct {
+	Version string `json:"version"`
+	Min     int    `json:"min"`
+	Max     int    `json:"max"`
+	Desired int    `json:"desired"`
+	Status  string `json:"status"`
 }
 
 type addonSnapshot struct {
@@ -178,9 +221,10 @@ type addonSnapshot struct {
 }
 
 type updateSnapshot struct {
-	Type   string        `json:"type"`
-	Addon  string        `json:"addon,omitempty"`
-	Target string        `json:"target"`
-	Status string        `json:"status"`
-	Errors []UpdateError `json:"errors,omitempty"`
+	Type      string        `json:"type"`
+	Addon     string        `json:"addon,omitempty"`
+	Nodegroup string        `json:"nodegroup,omitempty"`
+	Target    string        `json:"target"`
+	Status    string        `json:"status"`
+	Errors    []UpdateError `json:"errors,omitempty"`
 }

@@ -31,17 +31,27 @@ type request struct {
 var routes = []route{
 	{"ListClusters", "GET", "/clusters", false, (*Service).listClusters},
 	{"DescribeCluster", "GET", "/clusters/{cluster}", false, (*Service).describeCluster},
+	{"CreateCluster", "POST", "/clusters", true, (*Service).createCluster},
+	{"DeleteCluster", "DELETE", "/clusters/{cluster}", true, (*Service).deleteCluster},
 	{"DescribeClusterVersions", "GET", "/cluster-versions", false, (*Service).describeClusterVersions},
 	{"UpdateClusterVersion", "POST", "/clusters/{cluster}/updates", true, (*Service).updateClusterVersion},
 	{"ListUpdates", "GET", "/clusters/{cluster}/updates", false, (*Service).listUpdates},
 	{"DescribeUpdate", "GET", "/clusters/{cluster}/updates/{update}", false, (*Service).describeUpdate},
+	{"CancelUpdate", "POST", "/clusters/{cluster}/updates/{update}/cancel-update", true, (*Service).cancelUpdate},
 	{"ListAddons", "GET", "/clusters/{cluster}/addons", false, (*Service).listAddons},
 	{"DescribeAddon", "GET", "/clusters/{cluster}/addons/{addon}", false, (*Service).describeAddon},
 	{"UpdateAddon", "POST", "/clusters/{cluster}/addons/{addon}/update", true, (*Service).serveUpdateAddon},
+	{"CreateAddon", "POST", "/clusters/{cluster}/addons", true, (*Service).createAddon},
+	{"DeleteAddon", "DELETE", "/clusters/{cluster}/addons/{addon}", true, (*Service).deleteAddon},
 	{"DescribeAddonVersions", "GET", "/addons/supported-versions", false, (*Service).describeAddonVersions},
 	{"ListFargateProfiles", "GET", "/clusters/{cluster}/fargate-profiles", false, (*Service).listFargateProfiles},
 	{"DescribeFargateProfile", "GET", "/clusters/{cluster}/fargate-profiles/{profile}", false, (*Service).describeFargateProfile},
+	{"CreateFargateProfile", "POST", "/clusters/{cluster}/fargate-profiles", true, (*Service).createFargateProfile},
+	{"DeleteFargateProfile", "DELETE", "/clusters/{cluster}/fargate-profiles/{profile}", true, (*Service).deleteFargateProfile},
 	{"ListNodegroups", "GET", "/clusters/{cluster}/node-groups", false, (*Service).listNodegroups},
+	{"DescribeNodegroup", "GET", "/clusters/{cluster}/node-groups/{nodegroup}", false, (*Service).describeNodegroup},
+	{"UpdateNodegroupVersion", "POST", "/clusters/{cluster}/node-groups/{nodegroup}/update-version", true, (*Service).updateNodegroupVersion},
+	{"UpdateNodegroupConfig", "POST", "/clusters/{cluster}/node-groups/{nodegroup}/update-config", true, (*Service).updateNodegroupConfig},
 	{"ListInsights", "POST", "/clusters/{cluster}/insights", false, (*Service).listInsights},
 	{"DescribeInsight", "GET", "/clusters/{cluster}/insights/{insight}", false, (*Service).describeInsight},
 	{"StartInsightsRefresh", "POST", "/clusters/{cluster}/insights-refresh", true, (*Service).startInsightsRefresh},
@@ -81,17 +91,39 @@ func match(r *http.Request) (matched, bool) {
 }
 
 // Classify implements wire.Service: eks:UpdateClusterVersion and so on; the object
-// is the cluster, or cluster/addon.
+// is the cluster, or cluster/NAME of an add-on, node group or Fargate profile.
 func (s *Service) Classify(r *http.Request, body []byte) wire.Call {
 	at, ok := match(r)
 	if !ok {
 		return wire.Call{Name: "eks:Unknown", Object: r.URL.Path, Changing: r.Method != http.MethodGet}
 	}
 	object := at.vars["cluster"]
-	if a := at.vars["addon"]; a != "" {
-		object += "/" + a
+	if at.operation == "CreateCluster" {
+		object = named(body, "name")
+	}
+	for of, member := range map[string]string{"addon": "addonName", "profile": "fargateProfileName", "nodegroup": ""} {
+		name := at.vars[of]
+		if name == "" && at.operation == creates[of] {
+			name = named(body, member)
+		}
+		if name != "" {
+			object += "/" + name
+		}
 	}
 	return wire.Call{Name: "eks:" + at.operation, Object: object, Changing: at.changing}
+}
+
+// creates are the operations that name what they make in their body.
+var creates = map[string]string{"addon": "CreateAddon", "profile": "CreateFargateProfile"}
+
+// named is a member of a body, empty where there is none.
+func named(body []byte, member string) string {
+	var members map[string]json.RawMessage
+	var name string
+	if json.Unmarshal(body, &members) == nil {
+		_ = json.Unmarshal(members[member], &name) // what is no string is refused when it is served
+	}
+	return name
 }
 
 // ServeHTTP implements http.Handler.

@@ -13,16 +13,35 @@ const (
 	inProgress = "InProgress"
 	successful = "Successful"
 	failed     = "Failed"
+	cancelled  = "Cancelled"
 )
 
-// update is one update of a control plane or an add-on.
+// Statuses of clusters, add-ons, node groups and profiles.
+const (
+	active   = "ACTIVE"
+	creating = "CREATING"
+	deleting = "DELETING"
+	updating = "UPDATING"
+	degraded = "DEGRADED"
+	broken   = "FAILED"
+)
+
+// update is one update of a control plane, an add-on or a node group.
 type update struct {
 	id, typ, status string
-	// addon is empty for an update of the control plane.
-	addon  string
-	target string
-	params [][2]string
-	errors []UpdateError
+	// addon and nodegroup are empty for an update of the control plane.
+	addon, nodegroup string
+	target           string
+	// pending is that the World works on it still.
+	pending bool
+	// back is a version update of a control plane that goes down; until then its nodes
+	// go down first.
+	back bool
+	then time.Time
+	// cancelling is that somebody asked to cancel it.
+	cancelling bool
+	params     [][2]string
+	errors     []UpdateError
 	// token and asked are what the client said, to know it again by.
 	token, asked  string
 	created, ends time.Time
@@ -32,7 +51,7 @@ type update struct {
 
 // running is the update of the control plane that is under way, or nil.
 func (c *cluster) running() *update {
-	i := slices.IndexFunc(c.updates, func(u *update) bool { return u.addon == "" && u.status == inProgress })
+	i := slices.IndexFunc(c.updates, func(u *update) bool { return u.addon == "" && u.nodegroup == "" && u.status == inProgress })
 	if i < 0 {
 		return nil
 	}
@@ -42,10 +61,21 @@ func (c *cluster) running() *update {
 // status is what DescribeCluster says, which lags behind what is: for a moment an
 // update that was accepted does not show.
 func (c *cluster) status(now time.Time, stale time.Duration) string {
-	if u := c.running(); u != nil && !now.Before(u.created.Add(stale)) {
-		return "UPDATING"
+	if c.state != "" {
+		return c.state
 	}
-	return "ACTIVE"
+	u := c.running()
+	if u == nil {
+		return active
+	}
+	began := u.created
+	if u.then.After(began) {
+		began = u.then // nodes come first, and the cluster stays ACTIVE over it
+	}
+	if now.Before(began.Add(stale)) {
+		return active
+	}
+	return updating
 }
 
 // replayed finds the update that a client token belongs to: the same request again
@@ -70,7 +100,7 @@ func (c *cluster) replayed(token, asked string) (*update, *Error) {
 func (s *Service) start(c *cluster, u *update, takes time.Duration, now time.Time) *update {
 	u.id, u.status, u.created, u.ends = uuid.NewString(), inProgress, now, now.Add(takes)
 	for _, f := range s.failures {
-		if f.Cluster == c.Name && f.Addon == u.addon && (f.Version == "" || f.Version == u.target) && f.Times != 0 {
+		if f.Cluster == c.Name && f.Addon == u.addon && f.Nodegroup == u.nodegroup && (f.Version == "" || f.Version == u.target) && f.Times != 0 {
 			f.Times-- // a negative count never reaches zero
 			u.fails = f.Errors
 			if len(u.fails) == 0 {
@@ -88,25 +118,43 @@ func (s *Service) start(c *cluster, u *update, takes time.Duration, now time.Tim
 // and answers what to tell about it. mu is held.
 func (s *Service) settle(c *cluster, now time.Time) (tell []func()) {
 	due := slices.DeleteFunc(slices.Clone(c.updates), func(u *update) bool {
-		return u.status != inProgress || now.Before(u.ends)
+		return u.status != inProgress || u.pending || now.Before(u.ends)
 	})
 	slices.SortStableFunc(due, func(a, b *update) int { return a.ends.Compare(b.ends) })
 	for _, u := range due {
 		u.status = successful
-		if u.fails != nil {
+		switch {
+		case u.cancelling:
+			u.status = cancelled
+		case u.fails != nil:
 			u.status, u.errors = failed, u.fails
 		}
 		switch {
 		case u.addon != "":
 			tell = append(tell, s.settleAddon(c, u)...)
+		case u.nodegroup != "":
+			c.nodegroups[u.nodegroup].settle(u)
 		case u.status == successful:
-			c.Version = u.target
-			if fn, name, minor := s.opts.OnVersion, c.Name, u.target; fn != nil {
-				tell = append(tell, func() { fn(name, minor) })
-			}
+			tell = append(tell, s.settleVersion(c, u)...)
 		}
 	}
-	return tell
+	tell = append(tell, s.settleAddons(c, now)...)
+	tell = append(tell, s.settleProfiles(c, now)...)
+	return append(tell, s.settleCluster(c, now)...)
+}
+
+// settleVersion gives a control plane its new version, and opens or closes the way back.
+func (s *Service) settleVersion(c *cluster, u *update) []func() {
+	c.previous, c.UpgradedAt = c.Version, u.ends
+	if u.back {
+		c.previous, c.UpgradedAt = "", time.Time{}
+	}
+	c.Version = u.target
+	fn, name, minor := s.opts.OnVersion, c.Name, u.target
+	if fn == nil {
+		return nil
+	}
+	return []func(){func() { fn(name, minor) }}
 }
 
 func (s *Service) settleAddon(c *cluster, u *update) (tell []func()) {
@@ -119,7 +167,7 @@ func (s *Service) settleAddon(c *cluster, u *update) (tell []func()) {
 		}
 		return nil
 	}
-	a.status, a.Version, a.Issues = "ACTIVE", u.target, nil
+	a.status, a.Version, a.Issues = active, u.target, nil
 	if fn, name, addon, version := s.opts.OnAddon, c.Name, u.addon, u.target; fn != nil {
 		tell = append(tell, func() { fn(name, addon, version) })
 	}
@@ -132,19 +180,30 @@ func (s *Service) updateVersion(name string, in updateVersionInput, kubelets []s
 	if apiErr != nil {
 		return nil, false, apiErr
 	}
-	asked := fmt.Sprintf("%s force=%t", in.Version, in.Force)
-	if u, apiErr := c.replayed(in.ClientRequestToken, "version "+asked); u != nil || apiErr != nil {
+	if u, apiErr := c.replayed(in.ClientRequestToken, in.asked()); u != nil || apiErr != nil {
 		return u, true, apiErr
 	}
-	if u := c.running(); u != nil {
-		return nil, false, c.inUse("Cannot VersionUpdate because cluster %s currently has update %s in progress", c.Name, u.id)
+	back := steps(c.Version, in.Version) == -1
+	typ := "VersionUpdate"
+	if back {
+		typ = "VersionRollback"
+	}
+	if apiErr := c.free(typ); apiErr != nil {
+		return nil, false, apiErr
 	}
 	v, ok := s.version(in.Version)
 	if !ok || v.Status == Unsupported {
 		return nil, false, c.invalid("unsupported Kubernetes version")
 	}
+	if back {
+		u, apiErr := s.rollback(c, v, in, now)
+		return u, false, apiErr
+	}
 	if steps(c.Version, in.Version) != 1 {
-		return nil, false, c.invalid("Unsupported Kubernetes minor version update from %s to %s", c.Version, in.Version)
+		return nil, false, c.unsupported(in.Version)
+	}
+	if apiErr := c.nodegroupsMatch(); apiErr != nil {
+		return nil, false, apiErr
 	}
 	for _, k := range kubelets {
 		minor := minorOf(k)
@@ -160,10 +219,26 @@ func (s *Service) updateVersion(name string, in updateVersionInput, kubelets []s
 		return nil, false, apiErr
 	}
 	u := &update{
-		typ: "VersionUpdate", target: in.Version, token: in.ClientRequestToken, asked: "version " + asked,
+		typ: "VersionUpdate", target: in.Version, token: in.ClientRequestToken, asked: in.asked(),
 		params: [][2]string{{"Version", in.Version}, {"PlatformVersion", v.Platform}},
 	}
 	return s.start(c, u, s.opts.Update, now), false, nil
+}
+
+// free is an error while the cluster has no room for an operation: it comes or goes, or
+// its control plane is updated.
+func (c *cluster) free(operation string) *Error {
+	if c.state != "" {
+		return c.inUse("Cannot %s because cluster %s is in status %s", operation, c.Name, c.state)
+	}
+	if u := c.running(); u != nil {
+		return c.inUse("Cannot %s because cluster %s currently has update %s in progress", operation, c.Name, u.id)
+	}
+	return nil
+}
+
+func (c *cluster) unsupported(to string) *Error {
+	return c.invalid("Unsupported Kubernetes minor version update from %s to %s", c.Version, to)
 }
 
 func (s *Service) readiness(c *cluster, in updateVersionInput) *Error {
@@ -193,13 +268,13 @@ func (s *Service) updateAddon(name, addonName string, in updateAddonInput, now t
 	if u, apiErr := c.replayed(in.ClientRequestToken, in.asked(addonName)); u != nil || apiErr != nil {
 		return u, true, apiErr
 	}
-	if a.status == "UPDATING" || a.status == "CREATING" {
+	if a.status == updating || a.status == creating || a.status == deleting {
 		e := c.inUse("Addon %s cannot be updated as it is currently in %s state", addonName, a.status)
 		e.Addon = addonName
 		return nil, false, e
 	}
-	if u := c.running(); u != nil {
-		return nil, false, c.inUse("Cannot AddonUpdate because cluster %s currently has update %s in progress", c.Name, u.id)
+	if apiErr := c.free("AddonUpdate"); apiErr != nil {
+		return nil, false, apiErr
 	}
 	u := &update{typ: "AddonUpdate", addon: addonName, target: a.Version, token: in.ClientRequestToken, asked: in.asked(addonName)}
 	if apiErr := s.addonParams(c, u, in); apiErr != nil {
@@ -218,7 +293,7 @@ func (s *Service) updateAddon(name, addonName string, in updateAddonInput, now t
 			a.PodIdentity = append(a.PodIdentity, s.associationARN(c.Name, addonName, p.ServiceAccount))
 		}
 	}
-	a.status = "UPDATING"
+	a.status = updating
 	return s.start(c, u, s.opts.AddonUpdate, now), false, nil
 }
 

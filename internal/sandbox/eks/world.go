@@ -31,6 +31,17 @@ type Cluster struct {
 	Issues      []Issue
 	Addons      []Addon
 	Profiles    []FargateProfile
+	Nodegroups  []Nodegroup
+	// UpgradedAt is when the cluster came to its version from the minor before; zero when
+	// it was created at it. Within seven days of it the version can be rolled back.
+	UpgradedAt time.Time
+	// AutoMode has EKS run the nodes; DeletionProtection keeps the cluster from being
+	// deleted.
+	AutoMode, DeletionProtection bool
+	// PublicEndpoint and PrivateEndpoint are how the API server can be reached (private
+	// when neither is set). AuthenticationMode is API_AND_CONFIG_MAP when empty.
+	PublicEndpoint, PrivateEndpoint bool
+	AuthenticationMode              string
 }
 
 // Issue is a health issue of a cluster or an add-on; Code is a ClusterIssueCode or
@@ -53,6 +64,7 @@ type Addon struct {
 	PodIdentity []string
 	CreatedAt   time.Time
 	Issues      []Issue
+	Tags        map[string]string
 }
 
 // FargateProfile is one Fargate profile of a cluster.
@@ -61,6 +73,7 @@ type FargateProfile struct {
 	Subnets                   []string
 	Selectors                 []Selector
 	CreatedAt                 time.Time
+	Tags                      map[string]string
 }
 
 // Selector says which pods a profile takes.
@@ -72,8 +85,9 @@ type Selector struct {
 // Failure makes updates of a cluster end as Failed.
 type Failure struct {
 	Cluster string
-	// Addon is set for updates of that add-on, empty for those of the control plane.
-	Addon string
+	// Addon is set for updates of that add-on, Nodegroup for those of that node group;
+	// without either it is about those of the control plane.
+	Addon, Nodegroup string
 	// Version narrows it to updates to that version; empty means any.
 	Version string
 	// Times is how many updates fail: default 1, -1 all.
