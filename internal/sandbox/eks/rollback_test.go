@@ -132,6 +132,20 @@ func TestRollbacksThatAreRefused(t *testing.T) {
 	}
 }
 
+// Somebody else's upgrade can be rolled back like any other, what is no upgrade by one
+// minor cannot.
+func TestWhatWasRaisedElsewhereGoesBack(t *testing.T) {
+	for to, want := range map[string]string{"1.32": "", "1.33": "InvalidParameterException"} {
+		r := newRig(t, nil)
+		if err := r.svc.Raise("blue", to); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.raise(t, map[string]string{"1.32": "1.31", "1.33": "1.32"}[to], "down"); wiretest.Code(err) != want {
+			t.Errorf("from %s: %v", to, err)
+		}
+	}
+}
+
 // The insights about the way back are there while it is, and follow the kubelets without
 // anybody asking for a refresh.
 func TestRollbackReadiness(t *testing.T) {

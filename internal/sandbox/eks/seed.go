@@ -165,6 +165,10 @@ func (s *Service) raise(cluster, minor string) error {
 	if c.running() != nil {
 		return fmt.Errorf("raise cluster %s to %s: an update is under way", cluster, minor)
 	}
+	c.previous, c.UpgradedAt = "", time.Time{}
+	if steps(c.Version, minor) == 1 {
+		c.previous, c.UpgradedAt = c.Version, s.opts.Clock.Now()
+	}
 	c.Version = minor
 	return nil
 }
