@@ -38,7 +38,7 @@ func (s *Scenario) checkAccount(bad complain) {
 		bad("quotas: vcpu is %g, burst is %g; neither can be below 0", q.VCPU, q.Burst)
 	}
 	seen := map[string]bool{}
-	for _, side := range []string{Blue, Green} {
+	for _, side := range s.Sides() {
 		c := s.Side(side)
 		for _, n := range c.Subnets {
 			if seen[n.ID] {
@@ -80,7 +80,7 @@ func (s *Sandbox) makeAccount() error {
 
 // seedSubnets puts the subnets of both clusters into EC2.
 func (s *Sandbox) seedSubnets() error {
-	for _, side := range []string{Blue, Green} {
+	for _, side := range s.scenario.Sides() {
 		c := s.scenario.Side(side)
 		for _, n := range c.Subnets {
 			tags := map[string]string{"Name": c.Name + "-" + n.Zone}

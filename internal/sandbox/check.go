@@ -36,10 +36,8 @@ func (s *Scenario) check() error {
 	if !minorPattern.MatchString(s.Plan.Version) {
 		bad(`plan.version is %q; write a minor, "1.33"`, s.Plan.Version)
 	}
-	if s.Clusters.Blue.Name == s.Clusters.Green.Name {
-		bad("clusters: blue and green have the same name %q", s.Clusters.Blue.Name)
-	}
-	for _, side := range []string{Blue, Green} {
+	s.checkSides(bad)
+	for _, side := range s.Sides() {
 		s.Side(side).check("clusters."+side, bad)
 	}
 	s.checkAccount(bad)
@@ -56,7 +54,8 @@ func (c *Cluster) check(at string, bad complain) {
 	if c.Name == "" {
 		bad("%s.name is missing", at)
 	}
-	if !minorPattern.MatchString(c.Version) {
+	c.checkStandby(at, bad)
+	if !minorPattern.MatchString(c.Version) && !(c.Absent && c.Version == "") {
 		bad(`%s.version is %q; write a minor, "1.31"`, at, c.Version)
 	}
 	if len(c.Subnets) == 0 {
@@ -144,8 +143,8 @@ func (s *Scenario) checkAddresses(bad complain) {
 }
 
 func (s *Scenario) checkBackend(who string, b Backend, bad complain) {
-	if b.Cluster != Blue && b.Cluster != Green {
-		bad("%s: cluster is %q; it can be blue or green", who, b.Cluster)
+	if !slices.Contains(s.Sides(), b.Cluster) {
+		bad("%s: cluster is %q; it can be %s", who, b.Cluster, strings.Join(s.Sides(), " or "))
 	}
 	if b.Namespace == "" || len(b.Selector) == 0 {
 		bad("%s needs a namespace and a selector", who)
@@ -220,8 +219,8 @@ func (s *Scenario) checkMishaps(bad complain) {
 }
 
 func (s *Scenario) clusterNamed(side string) *Cluster {
-	if side != Blue && side != Green {
-		return nil
+	if !slices.Contains(s.Sides(), side) || s.Side(side).Absent {
+		return nil // updates, insights and failures are of what is there
 	}
 	return s.Side(side)
 }

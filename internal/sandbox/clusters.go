@@ -6,31 +6,47 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/eksbg/eksbg/internal/sandbox/eks"
 	"github.com/eksbg/eksbg/internal/sandbox/kube"
 	"github.com/eksbg/eksbg/internal/sandbox/wire"
 )
 
-// cluster is the Kubernetes half of one side.
+// cluster is the Kubernetes half of one side, or of a cluster that is on none.
 type cluster struct {
 	side, name, url, token string
-	kube                   Kubernetes
+	// in is the cluster of the scenario whose VPC it is in; as a rule the cluster itself.
+	in   *Cluster
+	kube Kubernetes
+	// stop ends it; it may be called more than once.
+	stop     func() error
+	machines machines
 }
 
-// startClusters brings up both Kubernetes clusters with what runs in them.
+// startClusters brings up the Kubernetes clusters that are there, with what runs in them.
 func (s *Sandbox) startClusters(ctx context.Context) error {
-	for i, side := range []string{Blue, Green} {
+	for i, side := range s.scenario.Sides() {
+		if s.scenario.Side(side).Absent {
+			continue
+		}
 		if err := s.startCluster(ctx, side, int64(i)); err != nil {
 			return fmt.Errorf("cluster %s: %w", s.scenario.Side(side).Name, err)
 		}
 	}
-	for _, side := range []string{Blue, Green} {
-		if err := s.clusters[side].kube.Settle(ctx); err != nil {
-			return fmt.Errorf("settle cluster %s: %w", s.clusters[side].name, err)
+	for _, side := range s.scenario.Sides() {
+		c := s.cluster(side)
+		if c == nil {
+			continue
 		}
-		if err := s.afterwards(ctx, s.clusters[side]); err != nil {
+		if err := c.kube.Settle(ctx); err != nil {
+			return fmt.Errorf("settle cluster %s: %w", c.name, err)
+		}
+		if err := s.afterwards(ctx, c); err != nil {
 			return err
 		}
 	}
@@ -39,66 +55,99 @@ func (s *Sandbox) startClusters(ctx context.Context) error {
 
 func (s *Sandbox) startCluster(ctx context.Context, side string, nth int64) error {
 	def := s.scenario.Side(side)
-	secret := make([]byte, 16)
-	if _, err := rand.Read(secret); err != nil {
-		return fmt.Errorf("make a token: %w", err)
-	}
-	c := &cluster{side: side, name: def.Name, token: "sandbox-" + side + "-" + hex.EncodeToString(secret)}
-	d := s.scenario.Durations
-	fargate := kube.FargateOptions{Startup: d.FargateStartup, Jitter: d.Jitter, Stop: d.PodStop, MaxNodes: def.MaxNodes, Account: s.fargate}
-	for _, n := range def.Subnets {
-		fargate.Subnets = append(fargate.Subnets, kube.Subnet{ID: n.ID, CIDR: n.CIDR, Zone: n.Zone})
-	}
+	var profiles []eks.FargateProfile
 	for _, p := range def.Profiles {
-		profile := kube.Profile{Name: p.Name, Subnets: p.Subnets}
-		for _, sel := range p.Selectors {
-			profile.Selectors = append(profile.Selectors, kube.Selector{Namespace: sel.Namespace, Labels: sel.Labels})
-		}
-		fargate.Profiles = append(fargate.Profiles, profile)
+		profiles = append(profiles, p.seed())
 	}
-	var err error
-	c.kube, err = s.kubernetes(ctx, kube.Options{
-		Name: def.Name, Region: s.scenario.Region, Fargate: fargate, Seed: s.scenario.Seed + nth,
-		Version:      func() string { return s.eks.Version(def.Name) },
-		Authenticate: func(bearer string) (string, []string, error) { return s.authenticate(c, bearer) },
-		Authorize:    def.authorize(),
-	})
+	c, err := s.bringUp(ctx, side, def, def.Name, nth, profiles)
 	if err != nil {
 		return err
 	}
-	s.onClose(c.kube.Close)
-	// Close ends the cluster, not a context: it has to outlive the one of Start.
-	if err := c.kube.Start(context.Background()); err != nil {
-		return err
-	}
-	listener, err := loopback()
-	if err != nil {
-		return err
-	}
-	s.serveKube(c, listener)
-	c.url = "https://" + listener.Addr().String()
 	if err := s.eks.SetEndpoint(c.name, c.url, c.kube.CA()); err != nil {
 		return err
 	}
 	if err := s.seedCluster(ctx, c); err != nil {
 		return err
 	}
+	s.register(c)
+	return nil
+}
+
+// bringUp serves a cluster without anything in it.
+func (s *Sandbox) bringUp(ctx context.Context, side string, in *Cluster, name string, nth int64, profiles []eks.FargateProfile) (*cluster, error) {
+	secret := make([]byte, 16)
+	if _, err := rand.Read(secret); err != nil {
+		return nil, fmt.Errorf("make a token: %w", err)
+	}
+	c := &cluster{side: side, name: name, token: "sandbox-" + side + "-" + hex.EncodeToString(secret), in: in}
+	d := s.scenario.Durations
+	fargate := kube.FargateOptions{
+		Startup: d.FargateStartup, Jitter: d.Jitter, Stop: d.PodStop, MaxNodes: in.MaxNodes, Account: s.fargate, Profiles: kubeProfiles(profiles),
+	}
+	for _, n := range in.Subnets {
+		fargate.Subnets = append(fargate.Subnets, kube.Subnet{ID: n.ID, CIDR: n.CIDR, Zone: n.Zone})
+	}
+	var err error
+	c.kube, err = s.kubernetes(ctx, kube.Options{
+		Name: name, Region: s.scenario.Region, Fargate: fargate, Seed: s.scenario.Seed + nth, Version: s.versionOf(name),
+		Authenticate: func(bearer string) (string, []string, error) { return s.authenticate(c, bearer) },
+		Authorize:    in.authorize(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.onClose(c.kube.Close)
+	// Close ends the cluster, not a context: it has to outlive the one of Start.
+	if err := c.kube.Start(context.Background()); err != nil {
+		return nil, err
+	}
+	listener, err := loopback()
+	if err != nil {
+		return nil, err
+	}
+	s.serveKube(c, listener)
+	c.url = "https://" + listener.Addr().String()
+	return c, nil
+}
+
+// versionOf tells the minor of a control plane; of one that is deleted, its last one.
+func (s *Sandbox) versionOf(name string) func() string {
+	var last atomic.Value
+	return func() string {
+		if v := s.eks.Version(name); v != "" {
+			last.Store(v)
+			return v
+		}
+		v, _ := last.Load().(string)
+		return v
+	}
+}
+
+// register makes a cluster one of the world's.
+func (s *Sandbox) register(c *cluster) {
 	s.mu.Lock()
-	s.clusters[side] = c
+	s.clusters[c.side] = c
 	s.mu.Unlock()
 	c.kube.OnChange(func() {
 		// Health checks notice a pod when it changes, not when somebody asks.
 		s.elbv2.Observe()
 		s.changed()
 	})
-	return nil
 }
 
-// serveKube answers for a cluster behind the log and the faults until it is closed.
+// running are the clusters that there are, by side or name.
+func (s *Sandbox) running() map[string]*cluster {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.clusters)
+}
+
+// serveKube answers for a cluster behind the log and the faults until it is stopped.
 func (s *Sandbox) serveKube(c *cluster, l net.Listener) {
 	done := make(chan error, 1)
 	go func() { done <- c.kube.Serve(l, wire.New(c.kube, s.log, s.faults)) }()
-	s.onClose(func() error { return errors.Join(c.kube.Close(), <-done) })
+	c.stop = sync.OnceValue(func() error { return errors.Join(c.kube.Close(), <-done) })
+	s.onClose(c.stop)
 }
 
 // authenticate lets in the static token of the kubeconfig, and whoever has an EKS
@@ -114,7 +163,7 @@ func (s *Sandbox) authenticate(c *cluster, bearer string) (string, []string, err
 	if name != c.name {
 		return "", nil, fmt.Errorf("the token is for cluster %s, this is %s", name, c.name)
 	}
-	return arn, s.scenario.Side(c.side).groups(), nil
+	return arn, c.in.groups(), nil
 }
 
 // cluster finds one by its side or its name.

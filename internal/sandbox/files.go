@@ -51,11 +51,13 @@ func (s *Sandbox) Kube(side string) *kube.Cluster {
 	return nil
 }
 
-// Versions are the minors of the control planes by side.
+// Versions are the minors of the control planes by side, empty where there is none now.
 func (s *Sandbox) Versions() map[string]string {
-	return map[string]string{
-		Blue: s.eks.Version(s.scenario.Clusters.Blue.Name), Green: s.eks.Version(s.scenario.Clusters.Green.Name),
+	versions := map[string]string{}
+	for _, side := range s.scenario.Sides() {
+		versions[side] = s.eks.Version(s.scenario.Side(side).Name)
 	}
+	return versions
 }
 
 // Raise puts the control plane of a side at a minor at once: somebody else's update of it
@@ -127,6 +129,9 @@ func (s *Sandbox) writeFiles() error {
 	if err != nil {
 		return err
 	}
+	if err := s.writeManifests(); err != nil {
+		return err
+	}
 	for path, text := range map[string][]byte{
 		s.EnvPath(): s.envFile(), s.Kubeconfig(): kubeconfig, s.PlanFile(): plan,
 		filepath.Join(s.dir, "aws-config"): nil, filepath.Join(s.dir, "aws-credentials"): nil,
@@ -153,14 +158,27 @@ func (s *Sandbox) envFile() []byte {
 // quote makes one word of a shell out of any text.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
+// rewriteKubeconfig puts the clusters that there are now into the kubeconfig.
+func (s *Sandbox) rewriteKubeconfig() error {
+	s.files.Lock()
+	defer s.files.Unlock()
+	text, err := s.kubeconfig()
+	if err != nil {
+		return err
+	}
+	return replace(s.Kubeconfig(), text)
+}
+
 func (s *Sandbox) kubeconfig() ([]byte, error) {
 	cfg := clientcmdapi.NewConfig()
-	for side, c := range s.clusters {
+	for side, c := range s.running() {
 		cfg.Clusters[c.name] = &clientcmdapi.Cluster{Server: c.url, CertificateAuthorityData: c.kube.CA()}
 		cfg.AuthInfos[c.name+"-admin"] = &clientcmdapi.AuthInfo{Token: c.token}
 		cfg.Contexts[side] = &clientcmdapi.Context{Cluster: c.name, AuthInfo: c.name + "-admin"}
 	}
-	cfg.CurrentContext = Blue
+	if cfg.Contexts[Blue] != nil {
+		cfg.CurrentContext = Blue
+	}
 	text, err := clientcmd.Write(*cfg)
 	if err != nil {
 		return nil, fmt.Errorf("write kubeconfig: %w", err)

@@ -74,6 +74,13 @@ type metadata struct {
 // seedCluster makes what runs in a cluster.
 func (s *Sandbox) seedCluster(ctx context.Context, c *cluster) error {
 	def := s.scenario.Side(c.side)
+	for _, g := range s.eks.Nodegroups(c.name) {
+		for range g.Desired {
+			if err := c.addNode(s.scenario, g); err != nil {
+				return fmt.Errorf("seed node group %s: %w", g.Name, err)
+			}
+		}
+	}
 	nodes := map[string]types.UID{}
 	for _, o := range def.objects() {
 		if err := adopt(ctx, c, o, nodes); err != nil {
@@ -94,7 +101,7 @@ func (s *Sandbox) seedCluster(ctx context.Context, c *cluster) error {
 // paused, makes the Jobs that CronJobs have run, and starts GitOps.
 func (s *Sandbox) afterwards(ctx context.Context, c *cluster) error {
 	def := s.scenario.Side(c.side)
-	for _, w := range def.Workloads {
+	for _, w := range def.awake() {
 		path := "/" + w.Namespace + "/"
 		switch {
 		case w.Paused:

@@ -28,6 +28,8 @@ type Kubernetes interface {
 	// the labels.
 	Nodes() []kube.NodeInfo
 	ReadyPods(namespace string, selector map[string]string) []kube.PodEndpoint
+	// SetProfiles replaces the Fargate profiles, for pods that are created from now on.
+	SetProfiles(profiles []kube.Profile)
 	// Free is how many addresses each subnet has left, by its id.
 	Free() map[string]int
 	// Snapshot is the cluster without ids, names that were made up, and times.

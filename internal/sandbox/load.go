@@ -29,6 +29,14 @@ var defaults = Durations{
 	PodStop:         10 * time.Second,
 	Insync:          30 * time.Second,
 	TargetHealthy:   20 * time.Second,
+	ClusterCreate:   9 * time.Minute,
+	ClusterDelete:   3 * time.Minute,
+	FargateProfile:  90 * time.Second,
+	Nodegroup:       6 * time.Minute,
+	NodegroupConfig: 20 * time.Second,
+	NodeStartup:     70 * time.Second,
+	Drain:           15 * time.Minute, // https://docs.aws.amazon.com/eks/latest/userguide/managed-node-update-behavior.html
+	AutoNodes:       30 * time.Minute,
 }
 
 // Names lists the scenarios that are built in.
@@ -99,7 +107,16 @@ func (s *Scenario) fill() {
 	def(&d.PodStop, defaults.PodStop)
 	def(&d.Insync, defaults.Insync)
 	def(&d.TargetHealthy, defaults.TargetHealthy)
-	for _, side := range []string{Blue, Green} {
+	def(&d.ClusterCreate, defaults.ClusterCreate)
+	def(&d.ClusterDelete, defaults.ClusterDelete)
+	def(&d.FargateProfile, defaults.FargateProfile)
+	def(&d.Nodegroup, defaults.Nodegroup)
+	def(&d.NodegroupConfig, defaults.NodegroupConfig)
+	def(&d.NodeStartup, defaults.NodeStartup)
+	def(&d.Drain, defaults.Drain)
+	def(&d.AutoNodes, defaults.AutoNodes)
+	def(&s.Plan.Variant, "hot")
+	for _, side := range s.Sides() {
 		c := s.Side(side)
 		for i := range c.Workloads {
 			w := &c.Workloads[i]
@@ -122,11 +139,12 @@ func (s *Scenario) scale(speed float64) {
 	d := &s.Durations
 	for _, v := range []*time.Duration{
 		&d.ControlPlane, &d.Addon, &d.InsightsRefresh, &d.ActiveLag, &d.FargateStartup, &d.Jitter, &d.PodStop, &d.Insync, &d.TargetHealthy,
+		&d.ClusterCreate, &d.ClusterDelete, &d.FargateProfile, &d.Nodegroup, &d.NodegroupConfig, &d.NodeStartup, &d.Drain, &d.AutoNodes,
 		&s.CredentialsLast,
 	} {
 		*v = divided(*v, speed, 0)
 	}
-	for _, side := range []string{Blue, Green} {
+	for _, side := range s.Sides() {
 		for i := range s.Side(side).Workloads {
 			w := &s.Side(side).Workloads[i]
 			w.Runs = divided(w.Runs, speed, 0)

@@ -46,7 +46,7 @@ func (c *Cluster) objects() []runtime.Object {
 	for _, b := range c.Budgets {
 		objs = append(objs, b.object())
 	}
-	for _, w := range c.Workloads {
+	for _, w := range c.awake() {
 		if w.Port != 0 || w.Kind == "StatefulSet" {
 			objs = append(objs, w.service())
 		}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/url"
 	"strconv"
+	"strings"
 	"text/template"
 	"time"
 )
@@ -19,12 +20,13 @@ apiVersion: eksbg.dev/v1
 kind: UpgradePlan
 name: {{.Plan.Name}}
 region: {{.Region}}
-variant: hot
+variant: {{.Plan.Variant}}
 version: {{q .Plan.Version}}
 
 clusters:
   blue:  {name: {{.Blue}}}
-  green: {name: {{.Green}}}
+{{- with .Green}}
+  green: {name: {{.}}}{{end}}
 {{- with .Waive}}
 
 waive:
@@ -67,6 +69,7 @@ restart:
 {{- range .}}
     - {owner: {{.What}}, reason: {{q .Reason}}, until: {{.Until}}}
 {{- end}}{{end}}{{end}}
+{{- if .Traffic}}
 
 capacity: check
 
@@ -116,10 +119,13 @@ cutover:
         timeout: {{.}}{{end}}
 {{- with .AtLeast}}
         atLeast: {{.}}{{end}}
-{{- end}}{{end}}{{end}}
+{{- end}}{{end}}{{end}}{{end}}
 {{- with .Plan.Approvals}}
 
 approvals: [{{range $i, $n := .}}{{if $i}}, {{end}}{{$n}}{{end}}]{{end}}
+{{- with .Plan.More}}
+
+{{.}}{{end}}
 `))
 
 // planData is what the template shows.
@@ -150,6 +156,7 @@ func (s *Sandbox) plan() ([]byte, error) {
 		Scenario: s.scenario.Name, Path: s.PlanFile(), Region: s.scenario.Region, Plan: s.scenario.Plan,
 		Blue: s.scenario.Clusters.Blue.Name, Green: s.scenario.Clusters.Green.Name, Resolver: s.dns.Addr(),
 	}
+	data.Plan.More = strings.TrimSpace(strings.ReplaceAll(data.Plan.More, "$DIR", s.dir))
 	for _, w := range s.scenario.Plan.Waive {
 		data.Waive = append(data.Waive, accepted{w.Check, w.Reason, s.day(w.Days)})
 	}

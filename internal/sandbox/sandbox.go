@@ -67,6 +67,8 @@ type Sandbox struct {
 	dns       *edge.DNS
 	urls      map[string]string
 	world     *worldFile
+	// files is held while the kubeconfig is written.
+	files sync.Mutex
 
 	mu      sync.Mutex
 	closers []func() error
@@ -153,7 +155,13 @@ func (s *Sandbox) makeServices() {
 		Region: s.scenario.Region, Account: s.scenario.Account, Keys: s.keys,
 		Update: d.ControlPlane, AddonUpdate: d.Addon, Refresh: d.InsightsRefresh, Stale: d.ActiveLag,
 		Skew: s.scenario.KubeletRule, Kubelets: s.kubelets,
-		OnVersion: func(string, string) { s.changed() }, OnAddon: func(string, string, string) { s.changed() },
+		Create: d.ClusterCreate, Delete: d.ClusterDelete, Profile: d.FargateProfile,
+		Nodegroup: d.Nodegroup, NodegroupConfig: d.NodegroupConfig, AutoNodes: d.AutoNodes, Speed: s.speed,
+		World: behind{s}, OnVersion: func(string, string) { s.changed() },
+		OnAddon: func(cluster, addon, version string) {
+			behind{s}.InstallAddon(cluster, addon, version)
+			s.changed()
+		},
 	})
 	s.onClose(func() error { s.eks.Close(); return nil })
 	s.route53 = route53.New(route53.Options{Keys: s.keys, Propagation: d.Insync})
@@ -172,7 +180,7 @@ func (s *Sandbox) serveAWS() error {
 	// The host is part of what a presigned token signs, so STS knows its own first.
 	s.sts = sts.New(sts.Options{
 		Keys: s.keys, Account: s.scenario.Account, Hosts: []string{listener.Addr().String()},
-		Clusters: func() []string { return []string{s.scenario.Clusters.Blue.Name, s.scenario.Clusters.Green.Name} },
+		Clusters: s.eks.Clusters,
 	})
 	s.serve("STS", s.sts, listener)
 	for name, svc := range map[string]wire.Service{"EKS": s.eks, "ROUTE_53": s.route53, "ELASTIC_LOAD_BALANCING_V2": s.elbv2, "EC2": s.ec2, "SERVICE_QUOTAS": s.quotas} {
@@ -236,10 +244,17 @@ func (s *Sandbox) openLog() error {
 	return nil
 }
 
+// onClose has f called by Close, or at once when that has begun.
 func (s *Sandbox) onClose(f func() error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closers = append(s.closers, f)
+	closed := s.closed
+	if !closed {
+		s.closers = append(s.closers, f)
+	}
+	s.mu.Unlock()
+	if closed {
+		_ = f() // Close has nobody left to tell
+	}
 }
 
 // Close stops everything, waits for it, and leaves world.json as it was in the end.

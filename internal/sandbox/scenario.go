@@ -55,8 +55,12 @@ type Scenario struct {
 // Plan holds the knobs of the plan file that the sandbox writes.
 type Plan struct {
 	// Name names the pair and its journal.
-	Name        string        `yaml:"name"`
-	Version     string        `yaml:"version"`
+	Name    string `yaml:"name"`
+	Version string `yaml:"version"`
+	// Variant is hot (default), warm, cold or in-place. More is put at the end of the plan
+	// file as it is, but for $DIR, which is the sandbox's folder.
+	Variant     string        `yaml:"variant,omitempty"`
+	More        string        `yaml:"more,omitempty"`
 	Addons      string        `yaml:"addons,omitempty"`
 	Stages      []int         `yaml:"stages,omitempty"`
 	Hold        time.Duration `yaml:"hold,omitempty"`
@@ -80,7 +84,7 @@ type Plan struct {
 	Gates        []Gate        `yaml:"gates,omitempty"`
 	// Traffic lists what the plan moves, in the words of the scenario: "record NAME"
 	// of a zone, "listener NAME" or "rule NAME PRIORITY" of a load balancer.
-	Traffic []Entrance `yaml:"traffic"`
+	Traffic []Entrance `yaml:"traffic,omitempty"`
 }
 
 // Skip is an owner that the plan file leaves lagging, for a number of days from the start.
@@ -153,23 +157,42 @@ type Durations struct {
 	// is initial once its group is in use and its pod ready.
 	Insync        time.Duration `yaml:"insync,omitempty"`
 	TargetHealthy time.Duration `yaml:"targetHealthy,omitempty"`
+	// ClusterCreate and ClusterDelete are how long a cluster takes to come and to go,
+	// FargateProfile how long a profile takes for either.
+	ClusterCreate  time.Duration `yaml:"clusterCreate,omitempty"`
+	ClusterDelete  time.Duration `yaml:"clusterDelete,omitempty"`
+	FargateProfile time.Duration `yaml:"fargateProfile,omitempty"`
+	// Nodegroup is how long an update of a node group's version takes at least and
+	// NodegroupConfig one of its size; NodeStartup is how long an instance takes to join,
+	// and Drain how long pods are asked to leave one before that is given up.
+	Nodegroup       time.Duration `yaml:"nodegroup,omitempty"`
+	NodegroupConfig time.Duration `yaml:"nodegroupConfig,omitempty"`
+	NodeStartup     time.Duration `yaml:"nodeStartup,omitempty"`
+	Drain           time.Duration `yaml:"drain,omitempty"`
+	// AutoNodes is how long the nodes of an Auto Mode cluster take to roll back.
+	AutoNodes time.Duration `yaml:"autoNodes,omitempty"`
 }
 
-// Clusters are the two sides of the pair.
+// Clusters are the two sides of the pair; without a green one there is one cluster alone.
 type Clusters struct {
 	Blue  Cluster `yaml:"blue"`
-	Green Cluster `yaml:"green"`
+	Green Cluster `yaml:"green,omitempty"`
 }
 
 // Cluster is one EKS cluster with what runs in it.
 type Cluster struct {
 	Name    string `yaml:"name"`
 	Version string `yaml:"version"`
+	// Standby says what there is less of than in a cluster that serves; Upgrade how its
+	// version came about.
+	Standby `yaml:",inline"`
+	Upgrade `yaml:",inline"`
 	// MaxNodes bounds how many Fargate nodes may exist at once; 0 is no limit.
-	MaxNodes int       `yaml:"maxNodes,omitempty"`
-	Subnets  []Subnet  `yaml:"subnets"`
-	Addons   []Addon   `yaml:"addons,omitempty"`
-	Profiles []Profile `yaml:"fargateProfiles"`
+	MaxNodes   int         `yaml:"maxNodes,omitempty"`
+	Subnets    []Subnet    `yaml:"subnets"`
+	Addons     []Addon     `yaml:"addons,omitempty"`
+	Profiles   []Profile   `yaml:"fargateProfiles,omitempty"`
+	Nodegroups []Nodegroup `yaml:"nodegroups,omitempty"`
 	// Nodes are EC2 instances beside Fargate; Priorities the priority classes of the user.
 	Nodes      []Node           `yaml:"nodes,omitempty"`
 	Priorities map[string]int32 `yaml:"priorityClasses,omitempty"`
@@ -291,9 +314,10 @@ type Fixed struct {
 type UpdateFailure struct {
 	Cluster string `yaml:"cluster"`
 	// To is the minor, or the add-on version, whose update fails; Addon is empty for
-	// the control plane's.
-	To    string `yaml:"to"`
-	Addon string `yaml:"addon,omitempty"`
+	// the control plane's, and so is Nodegroup.
+	To        string `yaml:"to"`
+	Addon     string `yaml:"addon,omitempty"`
+	Nodegroup string `yaml:"nodegroup,omitempty"`
 	// Times is how many attempts fail (default 1, -1 for all).
 	Times  int           `yaml:"times,omitempty"`
 	Errors []UpdateError `yaml:"errors"`
@@ -308,9 +332,11 @@ type UpdateError struct {
 
 // Insight is what EKS finds about a cluster.
 type Insight struct {
-	Cluster        string `yaml:"cluster"`
-	Name           string `yaml:"name"`
-	Version        string `yaml:"version"`
+	Cluster string `yaml:"cluster"`
+	Name    string `yaml:"name"`
+	Version string `yaml:"version"`
+	// Category is UPGRADE_READINESS (default), MISCONFIGURATION or ROLLBACK_READINESS.
+	Category       string `yaml:"category,omitempty"`
 	Status         string `yaml:"status"`
 	Reason         string `yaml:"reason,omitempty"`
 	Description    string `yaml:"description,omitempty"`
@@ -331,4 +357,12 @@ func (s *Scenario) Side(side string) *Cluster {
 		return &s.Clusters.Green
 	}
 	return &s.Clusters.Blue
+}
+
+// Sides are the sides that the scenario names: both, or blue alone.
+func (s *Scenario) Sides() []string {
+	if s.Clusters.Green.Name == "" {
+		return []string{Blue}
+	}
+	return []string{Blue, Green}
 }

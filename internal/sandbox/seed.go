@@ -28,9 +28,21 @@ type balancer struct {
 
 // seedEKS puts both clusters into EKS, without their endpoints.
 func (s *Sandbox) seedEKS() error {
-	for _, side := range []string{Blue, Green} {
+	for _, side := range s.scenario.Sides() {
 		c := s.scenario.Side(side)
-		in := eks.Cluster{Name: c.Name, Version: c.Version, VPC: vpc(c.Name), CreatedAt: s.born.AddDate(0, -7, 0)}
+		if c.Absent {
+			continue
+		}
+		in := eks.Cluster{
+			Name: c.Name, Version: c.Version, VPC: vpc(c.Name), CreatedAt: s.born.AddDate(0, -7, 0),
+			SupportType: c.SupportType, AutoMode: c.AutoMode, DeletionProtection: c.DeletionProtection,
+		}
+		if c.UpgradedAgo > 0 {
+			in.UpgradedAt = s.born.Add(-c.UpgradedAgo)
+		}
+		for _, g := range c.Nodegroups {
+			in.Nodegroups = append(in.Nodegroups, g.seed(c.Name))
+		}
 		for _, n := range c.Subnets {
 			in.Subnets = append(in.Subnets, n.ID)
 		}
@@ -38,15 +50,10 @@ func (s *Sandbox) seedEKS() error {
 			in.Addons = append(in.Addons, eks.Addon{Name: a.Name, Version: a.Version, CreatedAt: in.CreatedAt})
 		}
 		for _, p := range c.Profiles {
-			f := eks.FargateProfile{
-				Name: p.Name, Subnets: p.Subnets, CreatedAt: in.CreatedAt,
-				PodExecutionRoleARN: fmt.Sprintf("arn:aws:iam::%s:role/%s-pods", s.scenario.Account, c.Name),
-			}
-			if len(p.Subnets) == 0 {
+			f := p.seed()
+			f.CreatedAt, f.PodExecutionRoleARN = in.CreatedAt, fmt.Sprintf("arn:aws:iam::%s:role/%s-pods", s.scenario.Account, c.Name)
+			if len(f.Subnets) == 0 {
 				f.Subnets = in.Subnets
-			}
-			for _, sel := range p.Selectors {
-				f.Selectors = append(f.Selectors, eks.Selector{Namespace: sel.Namespace, Labels: sel.Labels})
 			}
 			in.Profiles = append(in.Profiles, f)
 		}
@@ -57,9 +64,18 @@ func (s *Sandbox) seedEKS() error {
 	return s.seedMishaps()
 }
 
+// seed is the profile as EKS has it at first.
+func (p Profile) seed() eks.FargateProfile {
+	f := eks.FargateProfile{Name: p.Name, Subnets: p.Subnets}
+	for _, sel := range p.Selectors {
+		f.Selectors = append(f.Selectors, eks.Selector{Namespace: sel.Namespace, Labels: sel.Labels})
+	}
+	return f
+}
+
 func (s *Sandbox) seedMishaps() error {
 	for _, u := range s.scenario.Updates {
-		f := eks.Failure{Cluster: s.scenario.Side(u.Cluster).Name, Addon: u.Addon, Version: u.To, Times: u.Times}
+		f := eks.Failure{Cluster: s.scenario.Side(u.Cluster).Name, Addon: u.Addon, Nodegroup: u.Nodegroup, Version: u.To, Times: u.Times}
 		for _, e := range u.Errors {
 			f.Errors = append(f.Errors, eks.UpdateError{Code: e.Code, Message: e.Message, ResourceIDs: e.ResourceIDs})
 		}
@@ -70,7 +86,7 @@ func (s *Sandbox) seedMishaps() error {
 	for _, i := range s.scenario.Insights {
 		name := s.scenario.Side(i.Cluster).Name
 		err := s.eks.SetInsight(name, eks.Insight{
-			Name: i.Name, Version: i.Version, Status: i.Status, Reason: i.Reason, Description: i.Description, Recommendation: i.Recommendation,
+			Name: i.Name, Version: i.Version, Category: i.Category, Status: i.Status, Reason: i.Reason, Description: i.Description, Recommendation: i.Recommendation,
 		})
 		if err != nil {
 			return fmt.Errorf("seed insight %q of %s: %w", i.Name, name, err)

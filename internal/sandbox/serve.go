@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // Serve starts a sandbox, prints "ready" on a line of its own to stdout once all of
@@ -27,13 +28,21 @@ func Serve(ctx context.Context, stdout io.Writer, o Options) error {
 
 // hint says in a few lines what is served and how to use it.
 func (s *Sandbox) hint(w io.Writer) {
-	v := s.Versions()
+	var up []string
+	context := ""
+	for _, side := range s.scenario.Sides() {
+		state := "not there yet"
+		if v := s.Versions()[side]; v != "" {
+			state, context = "at "+v, side
+		}
+		up = append(up, side+" is "+s.scenario.Side(side).Name+" "+state)
+	}
 	// What people read is of no account to the sandbox: a closed stderr is no failure.
-	_, _ = fmt.Fprintf(w, `The sandbox %s is up: blue is %s at %s, green is %s at %s.
+	_, _ = fmt.Fprintf(w, `The sandbox %s is up: %s.
   use it     . %s
   then       eksbg plan %s
-             kubectl --context green get pods -A -o wide
+             kubectl --context %s get pods -A -o wide
   watch      tail -f %s
   stop it    Ctrl-C
-`, s.scenario.Name, s.scenario.Clusters.Blue.Name, v[Blue], s.scenario.Clusters.Green.Name, v[Green], quote(s.EnvPath()), quote(s.PlanFile()), quote(s.RequestsPath()))
+`, s.scenario.Name, strings.Join(up, ", "), quote(s.EnvPath()), quote(s.PlanFile()), context, quote(s.RequestsPath()))
 }

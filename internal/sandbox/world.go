@@ -15,7 +15,7 @@ import (
 // kubernetes (by side).
 func (s *Sandbox) World() any {
 	kubernetes := map[string]any{}
-	for side, c := range s.clusters {
+	for side, c := range s.running() {
 		kubernetes[side] = c.kube.Snapshot()
 	}
 	return map[string]any{

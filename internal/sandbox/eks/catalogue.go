@@ -121,6 +121,10 @@ func (s *Service) defaultAddon(addon, minor string) string {
 	return list[1].Version
 }
 
+// DefaultAddon is the version that an add-on has by default on a minor, empty when none
+// supports it.
+func (s *Service) DefaultAddon(addon, minor string) string { return s.defaultAddon(addon, minor) }
+
 // compareBuilds orders versions such as v1.11.4-eksbuild.28.
 func compareBuilds(a, b string) int {
 	va, errA := version.ParseSemantic(a)

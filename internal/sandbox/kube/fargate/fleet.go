@@ -164,6 +164,9 @@ func (f *Fleet) Observe(r store.Reader, e store.Event) {
 		if e.Type == store.Deleted {
 			f.NodeGone(o.Name)
 		}
+		if e.Type == store.Modified {
+			f.NodeSeen(o) // it may have been cordoned, or is so no more
+		}
 		if e.Type == store.Added && o.Labels[LabelCompute] != "fargate" {
 			f.NodeSeen(o)
 			for _, p := range r.List(registry.Pods.GR(), "") {
