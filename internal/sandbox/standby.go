@@ -93,7 +93,10 @@ func (c *Cluster) awake() []Workload {
 
 // checkSides wants a blue cluster that is there, and a plan for what there is.
 func (s *Scenario) checkSides(bad complain) {
+	g := s.Clusters.Green
 	switch {
+	case g.Name == "" && len(g.Subnets)+len(g.Workloads)+len(g.Version) > 0:
+		bad("clusters.green.name is missing")
 	case s.Clusters.Blue.Name == s.Clusters.Green.Name && s.Clusters.Blue.Name != "":
 		bad("clusters: blue and green have the same name %q", s.Clusters.Blue.Name)
 	case s.Clusters.Blue.Absent && s.Clusters.Green.Absent || len(s.Sides()) == 1 && s.Clusters.Blue.Absent:
