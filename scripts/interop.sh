@@ -20,10 +20,7 @@ failed=0
 finish() {
   status=$?
   if [ -n "$watcher" ]; then kill "$watcher" 2>/dev/null || true; fi
-  if [ -n "$sandbox" ]; then
-    kill -INT "$sandbox" 2>/dev/null || true
-    wait "$sandbox" 2>/dev/null || true
-  fi
+  leave
   if [ "$status" -ne 0 ] && [ -s "$dir/sandbox.err" ]; then
     echo "what the sandbox said:" >&2
     tail -n 20 "$dir/sandbox.err" >&2
@@ -31,6 +28,31 @@ finish() {
   rm -rf "$dir"
 }
 trap finish EXIT
+
+# leave ends the sandbox that is served.
+leave() {
+  if [ -n "$sandbox" ]; then
+    kill -INT "$sandbox" 2>/dev/null || true
+    wait "$sandbox" 2>/dev/null || true
+  fi
+  sandbox=
+}
+
+# enter SCENARIO SPEED serves another one, in $dir/world, and takes its environment.
+enter() {
+  leave
+  rm -rf "$dir/world" "$dir/sandbox.out"
+  "$eksbg" sandbox --scenario "$1" --dir "$dir/world" --speed "$2" >"$dir/sandbox.out" 2>"$dir/sandbox.err" &
+  sandbox=$!
+  local end=$((SECONDS + 60))
+  until grep -qsx ready "$dir/sandbox.out"; do
+    kill -0 "$sandbox" 2>/dev/null || { tail -n 20 "$dir/sandbox.err" >&2; sandbox=; die "the sandbox did not start"; }
+    [ "$SECONDS" -lt "$end" ] || die "the sandbox was not ready within a minute"
+    sleep 0.1
+  done
+  # shellcheck source=/dev/null
+  . "$dir/world/env"
+}
 
 die() { echo "interop: $*" >&2; exit 1; }
 
@@ -102,16 +124,7 @@ esac
 if [ "$(printf '%s\n' "$first" "$version" | sort -V | head -n 1)" != "$first" ]; then old_cli=yes; fi
 echo "aws $version, kubectl $(kubectl version --client 2>/dev/null | sed -nE 's/.*(v1\.[0-9.]+).*/\1/p' | head -n 1), $eksbg"
 
-"$eksbg" sandbox --scenario hot --dir "$dir" --speed "$speed" >"$dir/sandbox.out" 2>"$dir/sandbox.err" &
-sandbox=$!
-end=$((SECONDS + 60))
-until grep -qsx ready "$dir/sandbox.out"; do
-  kill -0 "$sandbox" 2>/dev/null || { tail -n 20 "$dir/sandbox.err" >&2; sandbox=; die "the sandbox did not start"; }
-  [ "$SECONDS" -lt "$end" ] || die "the sandbox was not ready within a minute"
-  sleep 0.1
-done
-# shellcheck source=/dev/null
-. "$dir/env"
+enter hot "$speed"
 
 echo "-- sts, eks"
 like "sts get-caller-identity" "^arn:aws:" "$(cli sts get-caller-identity --query Arn)"
@@ -233,7 +246,89 @@ equal "elbv2 modify-rule" "50 50" "$(cli elbv2 modify-rule --rule-arn "$rule" --
 equal "elbv2 describe-rules after it" "50 50" "$(cli elbv2 describe-rules --rule-arns "$rule" --query "Rules[0].$weights" | xargs)"
 
 echo "-- log"
-like "requests.ndjson has the update" '"call":"eks:UpdateClusterVersion","object":"shop-green","changing":true,"accepted":true' "$(cat "$dir/requests.ndjson")"
+like "requests.ndjson has the update" '"call":"eks:UpdateClusterVersion","object":"shop-green","changing":true,"accepted":true' "$(cat "$dir/world/requests.ndjson")"
+
+echo "-- a cluster that is built: eks, kubectl"
+enter "$root/internal/sandbox/testdata/cold.yaml" 20 # slow enough that a second call meets a profile that comes
+green=cold-green
+role=arn:aws:iam::111122223333:role
+subnets=$(cli ec2 describe-subnets --filters "Name=tag:Name,Values=$green-*" --query 'Subnets[].SubnetId' | xargs | tr ' ' ,)
+refused "kubectl has no such context yet" "context.*(does not exist|not found)" kube get nodes
+refused "eks create-cluster in one zone" "InvalidParameterException.*two different AZs" cli eks create-cluster --name "$green" \
+  --role-arn "$role/control-plane" --resources-vpc-config "subnetIds=${subnets%,*}"
+build() {
+  cli eks create-cluster --name "$green" --kubernetes-version "$1" --role-arn "$role/control-plane" \
+    --resources-vpc-config "subnetIds=$subnets" --query 'cluster.[version,status]'
+}
+equal "eks create-cluster, two minors above the other" "1.33 CREATING" "$(build 1.33 | xargs)"
+refused "eks create-cluster again" "ResourceInUseException.*Cluster already exists with name: $green" build 1.33
+of_cluster() { cli eks describe-cluster --name "$green" --query "cluster.$1"; }
+equal "eks describe-cluster: it becomes active" ACTIVE "$(eventually ACTIVE of_cluster status)"
+like "it has an endpoint of its own" "^https://127\.0\.0\.1:" "$(of_cluster endpoint)"
+like "it has an issuer of its own" "^https://oidc\.eks\." "$(of_cluster identity.oidc.issuer)"
+
+profile() {
+  cli eks create-fargate-profile --cluster-name "$green" --fargate-profile-name "$1" --pod-execution-role-arn "$role/pods" \
+    --selectors "namespace=$2" --query fargateProfile.status
+}
+of_profile() { cli eks describe-fargate-profile --cluster-name "$green" --fargate-profile-name "$1" --query fargateProfile.status 2>/dev/null || echo gone; }
+equal "eks create-fargate-profile" CREATING "$(profile system kube-system)"
+refused "eks create-fargate-profile, two at once" "ResourceInUseException.*has Fargate profile system in status CREATING" profile apps shop
+equal "eks describe-fargate-profile: it becomes active" ACTIVE "$(eventually ACTIVE of_profile system)"
+profile apps shop >/dev/null
+equal "and the next one" ACTIVE "$(eventually ACTIVE of_profile apps)"
+
+like "kubectl knows its version" "Server Version: .*v1\.33\." "$(kube version)"
+if [ "$old_cli" = no ]; then
+  aws eks update-kubeconfig --name "$green" --kubeconfig "$dir/built.kubeconfig" >/dev/null
+  like "eks update-kubeconfig, eks get-token" "^kube-system " "$(KUBECONFIG=$dir/built.kubeconfig kubectl get namespaces)"
+fi
+equal "CoreDNS waits for pods that are Fargate's" "" "$(kube get deployment coredns -n kube-system -o 'jsonpath={.status.readyReplicas}')"
+kube rollout restart deployment/coredns -n kube-system >/dev/null
+like "kubectl rollout restart of CoreDNS" "successfully rolled out" "$(kube rollout status deployment/coredns -n kube-system --timeout=60s)"
+like "kubectl apply of the manifests" "deployment.apps/storefront created" "$(kube apply -f "$dir/world/green.json")"
+like "kubectl rollout status" "successfully rolled out" "$(kube rollout status deployment/storefront -n shop --timeout=60s)"
+target=$(group cold-green)
+equal "elbv2 describe-target-health: its pods are registered" "healthy" "$(eventually healthy health "$target")"
+equal "eks create-addon" CREATING "$(cli eks create-addon --cluster-name "$green" --addon-name coredns --query addon.status)"
+of_addon() { cli eks describe-addon --cluster-name "$green" --addon-name coredns --query addon.status; }
+equal "eks describe-addon: it becomes active" ACTIVE "$(eventually ACTIVE of_addon)"
+
+refused "eks delete-cluster with its profiles" "ResourceInUseException.*Fargate Profiles" cli eks delete-cluster --name "$green"
+for name in apps system; do
+  equal "eks delete-fargate-profile $name" DELETING "$(cli eks delete-fargate-profile --cluster-name "$green" --fargate-profile-name "$name" --query fargateProfile.status)"
+  equal "and it goes" gone "$(eventually gone of_profile "$name")"
+done
+equal "eks delete-cluster" DELETING "$(cli eks delete-cluster --name "$green" --query cluster.status)"
+clusters() { cli eks list-clusters --query clusters | xargs; }
+equal "eks list-clusters: one is left" cold-blue "$(eventually cold-blue clusters)"
+equal "what the other one left stays" "$(tr , ' ' <<<"$subnets")" "$(cli ec2 describe-subnets --filters "Name=tag:Name,Values=$green-*" --query 'Subnets[].SubnetId' | xargs)"
+
+echo "-- node groups and the way back: eks, kubectl"
+enter "$root/internal/sandbox/testdata/in-place.yaml" 120
+kube() { kubectl --context blue "$@"; }
+of_group() { cli eks describe-nodegroup --cluster-name in-place --nodegroup-name "$1" --query "nodegroup.$2" | xargs; }
+equal "eks list-nodegroups" "own workers" "$(cli eks list-nodegroups --cluster-name in-place --query nodegroups | xargs)"
+equal "eks describe-nodegroup" "1.31 ACTIVE" "$(of_group workers '[version,status]')"
+refused "eks update-cluster-version with groups behind" "InvalidParameterException.*Nodegroups own,workers must be updated" \
+  cli eks update-cluster-version --name in-place --kubernetes-version 1.33
+refused "eks update-nodegroup-version of a custom AMI" "InvalidParameterException.*kubernetesVersion when using custom AMIs" \
+  cli eks update-nodegroup-version --cluster-name in-place --nodegroup-name own --kubernetes-version 1.32 --launch-template name=in-place-own,version=2
+update=$(cli eks update-nodegroup-version --cluster-name in-place --nodegroup-name workers --force --query update.id)
+of_update() { cli eks describe-update --name in-place --update-id "$update" --nodegroup-name workers --query update.status; }
+equal "eks describe-update --nodegroup-name" Successful "$(eventually Successful of_update)"
+kubelets_of() { kube get nodes -l "eks.amazonaws.com/nodegroup=$1" -o 'jsonpath={range .items[*]}{.status.nodeInfo.kubeletVersion}{"\n"}{end}' | sed -E 's/^v(1\.[0-9]+).*/\1/' | xargs; }
+equal "kubectl get nodes: the group has new kubelets" "1.32 1.32" "$(kubelets_of workers)"
+kube scale deployment --all -n web --replicas=0 >/dev/null
+cli eks update-nodegroup-config --cluster-name in-place --nodegroup-name workers --scaling-config minSize=0,desiredSize=0 >/dev/null
+equal "eks update-nodegroup-config: the group is at zero" "" "$(eventually '' kubelets_of workers)"
+refused "eks update-cluster-version back, over new kubelets" "InvalidStateException.*Kubelet version skew is ERROR" \
+  cli eks update-cluster-version --name in-place --kubernetes-version 1.31
+kube scale deployment coredns -n kube-system --replicas=0 >/dev/null
+back() { cli eks update-cluster-version --name in-place --kubernetes-version 1.31 --query update.type; }
+equal "eks update-cluster-version back, without" VersionRollback "$(eventually VersionRollback back)"
+version_of() { cli eks describe-cluster --name in-place --query cluster.version; }
+equal "eks describe-cluster: the version is the old one" 1.31 "$(eventually 1.31 version_of)"
 
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]
