@@ -55,7 +55,7 @@ func (c *Cluster) check(at string, bad complain) {
 		bad("%s.name is missing", at)
 	}
 	c.checkStandby(at, bad)
-	if !minorPattern.MatchString(c.Version) && !(c.Absent && c.Version == "") {
+	if !minorPattern.MatchString(c.Version) && (!c.Absent || c.Version != "") {
 		bad(`%s.version is %q; write a minor, "1.31"`, at, c.Version)
 	}
 	if len(c.Subnets) == 0 {

@@ -3,6 +3,7 @@ package eks_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,6 +49,52 @@ func TestUpdatesNeverOverlapNorSkip(t *testing.T) {
 		}
 		if want := fmt.Sprintf("1.%d", 31+len(updates)); at != want {
 			rt.Fatalf("at %s after %d updates", at, len(updates))
+		}
+	})
+}
+
+// Whatever is asked in whatever order: of a cluster's Fargate profiles at most one comes or
+// goes, there are never more than the account allows, and the world knows those that are
+// active.
+func TestProfilesNeverComeTogether(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		r, w := newWorld(t, func(o *eks.Options) { o.MaxProfiles = 3 })
+		known := "profiles of green: []"
+		for n := range rapid.IntRange(1, 20).Draw(rt, "steps") {
+			name := fmt.Sprintf("p%d", rapid.IntRange(0, 4).Draw(rt, "profile"))
+			switch rapid.IntRange(0, 2).Draw(rt, "what") {
+			case 0:
+				in := profileOf(name)
+				in.ClientRequestToken = aws.String(fmt.Sprint("token-", n))
+				_, _ = r.CreateFargateProfile(t.Context(), in)
+			case 1:
+				_, _ = r.DeleteFargateProfile(t.Context(), &awseks.DeleteFargateProfileInput{ClusterName: aws.String("green"), FargateProfileName: &name})
+			case 2:
+				r.clock.Step(time.Duration(rapid.IntRange(1, 90).Draw(rt, "seconds")) * time.Second)
+			}
+			list, err := r.ListFargateProfiles(t.Context(), &awseks.ListFargateProfilesInput{ClusterName: aws.String("green")})
+			if err != nil {
+				rt.Fatal(err)
+			}
+			var active, moving []string
+			for _, p := range list.FargateProfileNames {
+				if r.profileStatus(t, p) == "ACTIVE" {
+					active = append(active, p)
+				} else {
+					moving = append(moving, p)
+				}
+			}
+			if len(moving) > 1 || len(list.FargateProfileNames) > 3 {
+				rt.Fatalf("moving are %v of %v", moving, list.FargateProfileNames)
+			}
+			for _, told := range w.told() {
+				if strings.HasPrefix(told, "profiles of") {
+					known = told
+				}
+			}
+			if want := fmt.Sprintf("profiles of green: %v", active); known != want {
+				rt.Fatalf("the world knows %q, want %q", known, want)
+			}
 		}
 	})
 }
