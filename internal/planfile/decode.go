@@ -151,6 +151,10 @@ func (d *decoder) decode(n ast.Node, v reflect.Value, path string) {
 		}
 	case reflect.Int:
 		d.number(n, v, path)
+	case reflect.Bool:
+		d.truth(n, v, path)
+	case reflect.Map:
+		d.texts(n, v, path)
 	default:
 		panic("planfile: no decoding for a field of type " + v.Type().String())
 	}
