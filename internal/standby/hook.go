@@ -162,7 +162,7 @@ func (h *Hook) Observe(ctx context.Context) (state.Observation, error) {
 		return state.Observation{}, err
 	case v.answer == checkDone:
 		return done(v.text)
-	case s.done != "" && v.answer == checkUnknown:
+	case s.told, s.done != "" && v.answer == checkUnknown:
 		return done(s.done + " (" + v.text + ")")
 	}
 	return ready(fmt.Sprintf("%s; %s", s.stands(), v.text))

@@ -48,6 +48,8 @@ func (h *Hook) due(ctx context.Context, rec state.Recorder, s *hookStory) (bool,
 	switch {
 	case v.answer == checkDone:
 		return false, h.found(rec, s, v.text)
+	case s.told:
+		return false, nil
 	case h.elsewhere(s) != "":
 		return ask(fmt.Sprintf("attempt %d was begun on %s, and whether it still runs there cannot be told from here", s.last.Attempt, h.elsewhere(s)))
 	case checked && v.answer == checkUnknown:

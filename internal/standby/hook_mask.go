@@ -125,11 +125,11 @@ func (m *hookMask) mask(line string) string {
 	return strings.ToValidUTF8(b.String(), "")
 }
 
-// all masks each of the texts.
+// all masks each of the texts, of which it makes one line each.
 func (m *hookMask) all(texts []string) []string {
 	out := make([]string, len(texts))
 	for i, t := range texts {
-		out[i] = m.mask(hookPlain(t))
+		out[i] = m.mask(hookPlain(strings.ReplaceAll(t, "\n", " ")))
 	}
 	return out
 }

@@ -77,9 +77,13 @@ func (o *hookOutput) line() {
 		text += fmt.Sprintf(" (… the other %d bytes of this line are left out)", o.dropped+hookGram)
 	}
 	o.partial, o.dropped = o.partial[:0], 0
+	o.remember(text)
 	for _, sink := range o.sinks {
 		sink(text)
 	}
+}
+
+func (o *hookOutput) remember(text string) {
 	if strings.TrimSpace(text) == "" {
 		return
 	}

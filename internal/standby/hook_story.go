@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/eksbg/eksbg/internal/state"
@@ -76,8 +77,10 @@ type hookStory struct {
 	attempts int
 	// last is the newest attempt, nil before the first.
 	last *hookAttempt
-	// done says why the journal takes the work for done; "" when it does not.
+	// done says why the journal takes the work for done; "" when it does not. told is true
+	// where that is because a person said so, who had the check's answer to look at.
 	done string
+	told bool
 }
 
 // story reads the records of the step.
@@ -96,7 +99,7 @@ func (s *hookStory) take(r state.Record) error {
 	case r.Kind == state.RecordIntent && r.Change != nil && r.Change.Call == hookCall:
 		s.last = &hookAttempt{seq: r.Seq, at: r.Time}
 		s.attempts++
-		s.done = ""
+		s.done, s.told = "", false
 		return json.Unmarshal(r.Change.Detail, &s.last.hookIntent)
 	case r.Kind == state.RecordOutcome && s.last != nil && r.Intent == s.last.seq:
 		s.last.result, s.last.text = r.Result, r.Text
@@ -117,7 +120,7 @@ func (s *hookStory) take(r state.Record) error {
 			return err
 		}
 		if d.Hook != "" && d.Answer == HookDone {
-			s.done = r.Text
+			s.done, s.told = strings.TrimPrefix(r.Text, "hook "+d.Hook+": "), true
 		}
 	}
 	return nil
