@@ -142,6 +142,18 @@ func (b *hookBench) saidWaiting() []string {
 	return slices.Clone(b.journal.waits)
 }
 
+// What is still in the pipe when the command has ended is read.
+func TestHookOutputIsWhole(t *testing.T) {
+	b := newHookBench(t, "sh", "-c", "i=0; while test $i -lt 20000; do echo line $i; i=$((i+1)); done")
+	b.realTime()
+	if err := b.act(); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(b.said); n != 20000 || b.said[n-1] != "line 19999" {
+		t.Errorf("%d lines", n)
+	}
+}
+
 // What a command leaves running in its group is ended, whether it holds the output open
 // or not, and with it the reading of the output.
 func TestHookLeavesSomethingRunning(t *testing.T) {
@@ -151,11 +163,13 @@ func TestHookLeavesSomethingRunning(t *testing.T) {
 		"that heeds not":  `sh -c 'trap "" TERM; echo $$ >"$HOME_DIR/left"; echo begun; while :; do sleep 1000; done' & while ! test -s "$HOME_DIR/left"; do :; done`,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := newHookBench(t, sh(script)...)
-			if err := b.drive(b.begin(t.Context())); err != nil {
+			b.realTime()
+			if err := b.act(); err != nil {
 				t.Fatal(err)
 			}
-			if end := b.ended(); !end.Left || end.Held || end.Exit != 0 || end.Why != "" {
+			if end := b.ended(); !end.Left || end.Exit != 0 || end.Why != "" {
 				t.Errorf("%+v", end)
 			}
 			if r, _ := state.LastOf(b.journal.Records(""), state.RecordOutcome); r.Result != state.Succeeded || !strings.Contains(r.Text, "processes that it left running were ended") {
@@ -189,9 +203,10 @@ func TestHookLeavesSomethingOutOfReach(t *testing.T) {
 	b := newHookBench(t, child("leave")...)
 	ev := newEvents(t, b.home)
 	release := pipeAt(t, filepath.Join(b.home, "go"))
+	b.realTime()
 	done := b.begin(t.Context())
 	ev.wait("holding")
-	if err := b.drive(done); err != nil {
+	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
 	if end := b.ended(); !end.Held || end.Left {
@@ -209,6 +224,8 @@ func TestHookLeavesSomethingOutOfReach(t *testing.T) {
 // Interrupted, the whole group is told, also what the command has started.
 func TestHookGroupIsToldToEnd(t *testing.T) {
 	b := newHookBench(t, "sh", "-c", `"$0" heed SIGINT; echo never`, os.Args[0])
+	b.realTime()
+	b.deps.Hook.Grace = planfile.Duration(time.Minute)
 	ev := newEvents(t, b.home)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -216,7 +233,7 @@ func TestHookGroupIsToldToEnd(t *testing.T) {
 	ev.wait("ready")
 	cancel()
 	ev.wait("SIGINT")
-	stop := b.stop(b.drive(done))
+	stop := b.stop(<-done)
 	if stop.Code != state.ExitInterrupted || slices.Contains(b.said, "never") {
 		t.Errorf("%+v, %q", stop, b.said)
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -152,17 +151,10 @@ func (b *hookBench) begin(ctx context.Context) <-chan error {
 	return done
 }
 
-// drive lets time pass, a second at a time, until Act returns.
-func (b *hookBench) drive(done <-chan error) error {
-	for {
-		select {
-		case err := <-done:
-			return err
-		default:
-			b.clock.Step(time.Second)
-			runtime.Gosched()
-		}
-	}
+// realTime is for tests in which processes end by themselves, of which no clock of the
+// test's knows when.
+func (b *hookBench) realTime() {
+	b.deps.Clock, b.deps.Linger, b.deps.Hook.Grace = clock.RealClock{}, time.Second, planfile.Duration(time.Second)
 }
 
 // stop wants err to be a stop.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"unicode"
 	"unicode/utf8"
 )
@@ -30,8 +31,10 @@ type hookOutput struct {
 	// returned: the last line was ended by a carriage return, to which a newline may belong.
 	returned bool
 
-	mu   sync.Mutex
-	last []string
+	// taken counts the bytes.
+	taken atomic.Int64
+	mu    sync.Mutex
+	last  []string
 }
 
 // take reads to the end of r, or until r is closed.
@@ -40,6 +43,7 @@ func (o *hookOutput) take(r io.Reader) {
 	for {
 		n, err := r.Read(buf)
 		o.feed(buf[:n])
+		o.taken.Add(int64(n))
 		if err != nil {
 			if len(o.partial) > 0 {
 				o.line()

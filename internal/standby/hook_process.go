@@ -128,18 +128,29 @@ func (p *hookProcess) run(ctx context.Context) (hookEnd, error) {
 	return end, nil
 }
 
-// drain waits for the end of the output; true means that something else held it open.
+// hookAfter bounds how much is read once a command has ended, in bytes: a pipe holds less.
+const hookAfter = 4 << 20
+
+// drain waits for the end of the output, for as long as there is any to read; true means
+// that something else holds it open.
 func (p *hookProcess) drain(r io.Closer, read <-chan struct{}) (held bool) {
-	timer := p.clock.NewTimer(p.linger)
-	defer timer.Stop()
-	select {
-	case <-read:
-	case <-timer.C():
-		held = true
+	first := p.out.taken.Load()
+	for seen := first; !held; {
+		timer := p.clock.NewTimer(p.linger)
+		select {
+		case <-read:
+			timer.Stop()
+			_ = r.Close() // read to its end
+			return false
+		case <-timer.C():
+			now := p.out.taken.Load()
+			held = now == seen || now-first > hookAfter
+			seen = now
+		}
 	}
 	_ = r.Close() // ends the reading
 	<-read
-	return held
+	return true
 }
 
 // status takes over what the system says of the end.

@@ -11,8 +11,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/eksbg/eksbg/internal/run"
 	"github.com/eksbg/eksbg/internal/state"
 )
+
+var _ run.Step = (*Hook)(nil)
 
 // sh is a hook that is a script, whose first line counts its runs.
 func sh(script string) []string {
