@@ -199,7 +199,9 @@ func (c *campaign) split() (active, todo []survey.Item, fresh []*work) {
 }
 
 // share is what an active work takes of the limits. A rollout of which only old pods are
-// left to terminate, which may take their whole grace period, makes room for the next.
+// left to terminate, which may take their whole grace period, makes room for the next. It
+// counts in full again once one of its new pods is not ready any more: more than
+// MaxParallel may be active then, and nothing begins until there is room again.
 func (c *campaign) share(w *work) survey.Item {
 	it := w.item
 	if n := c.leaving(w); n > 0 {

@@ -74,7 +74,7 @@ type Item struct {
 	Takes, Extra int
 	// Leaving is true for an active item whose new pods are all ready and whose old ones
 	// only terminate: its Extra pods still have their addresses and vCPUs, and nothing else
-	// of it bounds what begins.
+	// of it bounds what begins. It is not for good: a new pod may turn unready again.
 	Leaving bool
 	// Profile is the Fargate profile of the pods, MilliCPU what Fargate provisions for one.
 	Profile  string

@@ -58,12 +58,15 @@ func (i Item) Launches() int {
 // webhook backends, one at a time; the rest waits for both. In between the order of todo
 // is a preference: what cannot begin holds nobody up.
 //
-// The active items together, without those that are Leaving, never exceed MaxParallel; the Takes of those under one
-// budget never exceed what it allows, except alone and with the plan file's consent
-// (Breaks) or where the Eviction API guards the budget (a refused eviction is retried,
-// and names the pod; a pod that is not ready may go although nothing is allowed); their
-// Extra pods find an address in the subnets of their Fargate profiles and fit into the
-// vCPU quota; and what begins has launch tokens.
+// With what begins, the active items together, without those that are Leaving, do not
+// exceed MaxParallel; the Takes of those under one budget do not exceed what it allows,
+// except alone and with the plan file's consent (Breaks) or where the Eviction API guards
+// the budget (a refused eviction is retried, and names the pod; a pod that is not ready may
+// go although nothing is allowed); their Extra pods find an address in the subnets of their
+// Fargate profiles and fit into the vCPU quota; and what begins has launch tokens.
+//
+// An item that was Leaving and is not any more counts in full again. More may be active
+// then than the limits say; nothing begins that they bound until it fits again.
 //
 // Where nothing begins and nothing is active, either launch tokens are short, which time
 // cures, or Blocked says why nothing ever will under these limits.
@@ -82,7 +85,7 @@ func Next(active, todo []Item, l Limits) (begin []int, waits map[int]string) {
 		t.add(it)
 		begin = append(begin, i)
 	}
-	if len(active) > 0 || len(begin) > 0 {
+	if t.active > 0 {
 		return begin, waits
 	}
 	t.lenient = true
@@ -135,6 +138,7 @@ func first(active, todo []Item) Group {
 type tally struct {
 	l      Limits
 	groups map[Group]int
+	// active counts the items that are not Leaving.
 	active int
 	// takes are the pods that may go under each budget, extra the pods beyond their
 	// owner's number by Fargate profile.

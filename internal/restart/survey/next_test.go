@@ -19,6 +19,7 @@ func item(name string, takes, extra int, change ...func(*Item)) Item {
 	return it
 }
 
+func leaving(it *Item)                       { it.Leaving = true }
 func group(g Group) func(*Item)              { return func(it *Item) { it.Group = g } }
 func method(m Method) func(*Item)            { return func(it *Item) { it.Method = m } }
 func profile(p string) func(*Item)           { return func(it *Item) { it.Profile = p } }
@@ -91,6 +92,16 @@ func TestNext(t *testing.T) {
 			limits(4, allowing(0)), []int{1}, map[int]string{
 				0: "takes 2 pods at a time: PodDisruptionBudget shop/b allows 0 now, 0 promised to what is under way",
 				2: "takes 1 pod at a time: PodDisruptionBudget shop/b allows 0 now, 0 promised to what is under way"}},
+		"eviction over its budget, beside what only terminates": {[]Item{item("l", 1, 2, leaving, under("shop/b"))}, []Item{item("z", 1, 1, method(Evict), under("shop/b"))},
+			limits(1, allowing(0)), []int{0}, nil},
+		"eviction over its budget, beside what only terminates, without an address": {[]Item{item("l", 1, 2, leaving)}, []Item{item("z", 1, 1, method(Evict), under("shop/b"))},
+			limits(1, allowing(0), room(2, 0)), nil, map[int]string{0: "takes 1 pod at a time: PodDisruptionBudget shop/b allows 0 now, 0 promised to what is under way"}},
+		"rollout over its budget, beside what only terminates": {[]Item{item("l", 1, 2, leaving)}, []Item{item("x", 1, 0, under("shop/b"))}, limits(1, allowing(0)), nil,
+			map[int]string{0: "takes 1 pod at a time: PodDisruptionBudget shop/b allows 0 now, 0 promised to what is under way"}},
+		"eviction over its budget, beside what rolls": {[]Item{item("l", 1, 2, leaving), plain}, []Item{item("z", 1, 1, method(Evict), under("shop/b"))}, limits(2, allowing(0)), nil,
+			map[int]string{0: "takes 1 pod at a time: PodDisruptionBudget shop/b allows 0 now, 0 promised to what is under way"}},
+		"one has come back": {[]Item{plain, plain, plain}, []Item{plain}, limits(2), nil, map[int]string{0: "3 under way, maxParallel 2"}},
+
 		"by consent": {nil, []Item{item("x", 2, 0, under("shop/b"), breaking("shop/b")), item("y", 1, 0, under("shop/b"))}, limits(4, allowing(1)), []int{0},
 			map[int]string{1: "takes 1 pod at a time: PodDisruptionBudget shop/b allows 1 now, 2 promised to what is under way"}},
 		"by consent, not beside others": {[]Item{item("y", 1, 0, under("shop/b"))}, []Item{item("x", 2, 0, under("shop/b"), breaking("shop/b"))}, limits(4, allowing(1)), nil,

@@ -17,6 +17,11 @@ type campaign struct {
 	state []string // "", active, leaving, done, refused
 	// taken are the pods of an item that are away now.
 	taken []int
+	// extra is what an item has beyond its number when it begins. left is what it still had
+	// of that when its pods only terminated, for one that has come back from there: a new
+	// pod of it is unready, and it takes no more.
+	extra []int
+	left  map[int]int
 	// spare is what each budget lets go when all pods are there.
 	spare    map[string]int
 	room     fargate.Room
@@ -47,7 +52,10 @@ func drawCampaign(t *rapid.T) *campaign {
 	for i := range rapid.IntRange(1, 12).Draw(t, "items") {
 		c.items = append(c.items, c.drawItem(t, i))
 	}
-	c.state, c.taken = make([]string, len(c.items)), make([]int, len(c.items))
+	c.state, c.taken, c.left = make([]string, len(c.items)), make([]int, len(c.items)), map[int]int{}
+	for _, it := range c.items {
+		c.extra = append(c.extra, it.Extra)
+	}
 	return c
 }
 
@@ -80,37 +88,37 @@ func (c *campaign) in(states ...string) (items []Item, at []int) {
 	return items, at
 }
 
-// away are the pods that are gone under a budget.
-func (c *campaign) away(budget string) int {
-	n := 0
+// away are the pods that the restart has taken under a budget, sick those beside them that
+// have turned unready by themselves.
+func (c *campaign) away(budget string) (away, sick int) {
 	for i, it := range c.items {
-		if slices.Contains(it.Budgets, budget) {
-			n += c.taken[i]
+		if !slices.Contains(it.Budgets, budget) {
+			continue
+		}
+		away += c.taken[i]
+		if _, back := c.left[i]; back {
+			sick++
 		}
 	}
-	return n
+	return away, sick
+}
+
+// allowed is what a budget lets go now.
+func (c *campaign) allowed(budget string) int {
+	away, sick := c.away(budget)
+	return max(c.spare[budget]-away-sick, 0)
 }
 
 // limits are as an engine has them: budgets of now, room of the start or of now.
 func (c *campaign) limits(t *rapid.T) Limits {
 	l := Limits{MaxParallel: c.parallel, Room: c.room, Launches: c.tokens, Budgets: map[string]int{}}
-	for b, spare := range c.spare {
-		l.Budgets[b] = max(spare-c.away(b), 0)
+	for b := range c.spare {
+		l.Budgets[b] = c.allowed(b)
 	}
 	if l.Room.MilliCPU != fargate.Unknown && rapid.Bool().Draw(t, "read again") {
-		l.Room.MilliCPU = max(l.Room.MilliCPU-c.cpu(), 0)
+		l.Room.MilliCPU = max(l.Room.MilliCPU-c.use(true).milliCPU, 0)
 	}
 	return l
-}
-
-func (c *campaign) cpu() int {
-	n := 0
-	for i, it := range c.items {
-		if (c.state[i] == "active" || c.state[i] == "leaving") && it.Profile != "" {
-			n += milliCPU(it)
-		}
-	}
-	return n
 }
 
 // begin asks Next and holds its answer against what it promises.
@@ -128,12 +136,14 @@ func (c *campaign) begin(t *rapid.T) (began int, waits map[int]string) {
 	if !slices.IsSorted(begin) || len(slices.Compact(slices.Clone(begin))) != len(begin) {
 		t.Fatalf("begin %v", begin)
 	}
+	var begun []Item
 	for _, i := range begin {
 		it := todo[i]
 		if it.Group > gate {
 			t.Fatalf("%s begins before group %d is through", row(it), gate)
 		}
 		c.state[at[i]] = "active"
+		begun = append(begun, it)
 		if c.tokens == fargate.Unknown {
 			continue
 		}
@@ -141,78 +151,154 @@ func (c *campaign) begin(t *rapid.T) (began int, waits map[int]string) {
 			t.Fatalf("%s begins without launch tokens", row(it))
 		}
 	}
+	c.fits(t, begun)
 	c.holds(t)
 	return len(begin), waits
 }
 
-// holds checks what may never be exceeded.
-func (c *campaign) holds(t *rapid.T) {
-	groups, extra := map[Group]int{}, map[string]int{}
-	promised, consented := map[string]int{}, map[string]int{}
-	there, _ := c.in("active", "leaving")
-	for _, it := range there {
-		extra[it.Profile] += it.Extra
-	}
-	active, _ := c.in("active")
-	for _, it := range active {
-		groups[it.Group]++
+// use is what is under way.
+type use struct {
+	active                       []Item
+	groups                       map[Group]int
+	promised, consented, pending map[string]int
+	milliCPU                     int
+}
+
+// use counts what is under way. What has come back from where its pods only terminated
+// counts in full, or else as what it was there.
+func (c *campaign) use(full bool) use {
+	u := use{groups: map[Group]int{}, promised: map[string]int{}, consented: map[string]int{}, pending: map[string]int{}}
+	for i, it := range c.items {
+		left, back := c.left[i]
+		counts := c.state[i] == "active" && (full || !back)
+		if back && !full {
+			it.Extra = left
+		}
+		if c.state[i] == "active" || c.state[i] == "leaving" {
+			u.pending[it.Profile] += it.Extra
+			if it.Profile != "" {
+				u.milliCPU += milliCPU(it)
+			}
+		}
+		if !counts {
+			continue
+		}
+		u.active = append(u.active, it)
+		u.groups[it.Group]++
 		for _, b := range it.Budgets {
 			switch {
 			case slices.Contains(it.Breaks, b):
-				consented[b]++
+				u.consented[b]++
 			case !evicts(it.Method):
-				promised[b] += it.Takes
+				u.promised[b] += it.Takes
 			}
 		}
 	}
+	return u
+}
+
+// exceeds says what more is under way than the parallelism and the order let be.
+func (c *campaign) exceeds(u use) string {
 	switch {
-	case len(active) > max(c.parallel, 1):
-		t.Fatalf("%d active, %d allowed", len(active), c.parallel)
-	case groups[CoreDNS] > 0 && len(active) > 1:
-		t.Fatalf("CoreDNS is not alone: %q", rows(active))
-	case groups[WebhookBackends] > 1:
-		t.Fatalf("webhook backends at the same time: %q", rows(active))
-	case c.room.MilliCPU != fargate.Unknown && c.cpu() > c.room.MilliCPU:
-		t.Fatalf("%d of %d milliCPU", c.cpu(), c.room.MilliCPU)
+	case len(u.active) > max(c.parallel, 1):
+		return fmt.Sprintf("%d active, %d allowed", len(u.active), c.parallel)
+	case u.groups[CoreDNS] > 0 && len(u.active) > 1:
+		return fmt.Sprintf("CoreDNS is not alone: %q", rows(u.active))
+	case u.groups[WebhookBackends] > 1:
+		return fmt.Sprintf("webhook backends at the same time: %q", rows(u.active))
 	}
+	return ""
+}
+
+// overspends says what more is promised under a budget than it has.
+func (c *campaign) overspends(u use, b string) string {
+	if u.promised[b] > c.spare[b] || u.consented[b] > 1 || u.consented[b] == 1 && u.promised[b] > 0 {
+		return fmt.Sprintf("budget %s of %d: %d promised, %d by consent: %q", b, c.spare[b], u.promised[b], u.consented[b], rows(u.active))
+	}
+	return ""
+}
+
+// crowds says what has no room.
+func (c *campaign) crowds(u use) string {
+	switch {
+	case c.room.MilliCPU != fargate.Unknown && u.milliCPU > c.room.MilliCPU:
+		return fmt.Sprintf("%d of %d milliCPU", u.milliCPU, c.room.MilliCPU)
+	case !hall(c.room, u.pending):
+		return fmt.Sprintf("%v do not fit into %v", u.pending, c.room.Free)
+	}
+	return ""
+}
+
+// fits checks that what begins finds room for itself beside all that is under way, what
+// has come back included.
+func (c *campaign) fits(t *rapid.T, begun []Item) {
+	u := c.use(true)
+	for _, it := range begun {
+		why := c.exceeds(u)
+		for _, b := range it.Budgets {
+			if it.Takes > 0 {
+				why += c.overspends(u, b)
+			}
+		}
+		if it.Profile != "" && it.Extra > 0 {
+			why += c.crowds(u)
+		}
+		if why != "" {
+			t.Fatalf("%s begins, and %s", row(it), why)
+		}
+	}
+}
+
+// holds checks what may never be exceeded, whatever comes back.
+func (c *campaign) holds(t *rapid.T) {
+	u := c.use(false)
+	why := c.exceeds(u) + c.crowds(u)
 	for b, spare := range c.spare {
-		if promised[b] > spare || consented[b] > 1 || consented[b] == 1 && promised[b] > 0 {
-			t.Fatalf("budget %s of %d: %d promised, %d by consent: %q", b, spare, promised[b], consented[b], rows(active))
-		}
-		if consented[b] == 0 && c.away(b) > spare {
-			t.Fatalf("budget %s of %d: %d away", b, spare, c.away(b))
+		why += c.overspends(u, b)
+		if away, _ := c.away(b); u.consented[b] == 0 && away > spare {
+			t.Fatalf("budget %s of %d: %d away", b, spare, away)
 		}
 	}
-	if !hall(c.room, extra) {
-		t.Fatalf("%v do not fit into %v", extra, c.room.Free)
+	if why != "" {
+		t.Fatal(why)
 	}
 }
 
 // play lets one active item go on: take a pod, give it back, have only pods left that
-// terminate, or end.
+// terminate, come back from there, or end.
 func (c *campaign) play(t *rapid.T) {
 	_, active := c.in("active", "leaving")
 	i := rapid.SampledFrom(active).Draw(t, "item")
 	it := c.items[i]
 	allowed := true
 	for _, b := range it.Budgets {
-		allowed = allowed && c.away(b) < c.spare[b]
+		allowed = allowed && c.allowed(b) > 0
 	}
-	switch what := rapid.SampledFrom([]string{"take", "take", "give", "leave", "end"}).Draw(t, "what"); {
+	_, back := c.left[i]
+	switch what := rapid.SampledFrom([]string{"take", "take", "give", "leave", "back", "end"}).Draw(t, "what"); {
+	case c.state[i] == "leaving" && what == "back":
+		c.state[i], c.left[i] = "active", it.Extra
+		c.items[i].Leaving, c.items[i].Extra = false, c.extra[i]
 	case c.state[i] == "leaving" && what != "end":
 	case what == "leave" && it.Method == Rollout && it.Group == Rest:
+		most := c.extra[i]
+		if back {
+			most = c.left[i]
+		}
 		c.state[i], c.taken[i] = "leaving", 0
-		c.items[i].Leaving, c.items[i].Extra = true, rapid.IntRange(0, it.Extra).Draw(t, "terminating")
+		c.items[i].Leaving, c.items[i].Extra = true, rapid.IntRange(0, most).Draw(t, "terminating")
+		delete(c.left, i)
 	case evicts(it.Method) && !allowed && c.taken[i] == 0:
 		if len(active) == 1 {
 			c.state[i] = "refused"
 		}
-	case what == "take" && c.taken[i] < it.Takes:
+	case what == "take" && c.taken[i] < it.Takes && !back:
 		c.taken[i]++
 	case what == "give" && c.taken[i] > 0:
 		c.taken[i]--
 	case what == "end":
 		c.state[i], c.taken[i] = "done", 0
+		delete(c.left, i)
 	}
 	if c.tokens != fargate.Unknown {
 		c.tokens = min(c.tokens+rapid.IntRange(0, 2).Draw(t, "refill"), c.room.Burst)
@@ -252,61 +338,6 @@ func (c *campaign) over(t *rapid.T, todo []Item, waits map[int]string) {
 	for i, it := range todo {
 		if it.Works() && (waits[i] == "" || it.Group == gate && blocked[i] == "") {
 			t.Fatalf("%s is left without a reason (%q, %q)", row(it), waits[i], blocked[i])
-		}
-	}
-}
-
-// hall is Hall's condition: no set of profiles wants more addresses than its subnets have.
-func hall(room fargate.Room, pods map[string]int) bool {
-	var profiles []string
-	for p := range room.Subnets {
-		profiles = append(profiles, p)
-	}
-	for set := range 1 << len(profiles) {
-		want, have, seen := 0, 0, map[string]bool{}
-		for i, p := range profiles {
-			if set>>i&1 == 0 {
-				continue
-			}
-			want += pods[p]
-			for _, s := range room.Subnets[p] {
-				if !seen[s] {
-					seen[s], have = true, have+room.Free[s]
-				}
-			}
-		}
-		if want > have {
-			return false
-		}
-	}
-	return true
-}
-
-func TestPlacesIsHallsCondition(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		room, pods := fargate.Room{Addresses: map[string]int{}, Subnets: map[string][]string{}, Free: map[string]int{}}, map[string]int{}
-		all := []string{"s1", "s2", "s3", "s4"}
-		for _, s := range all {
-			room.Free[s] = rapid.IntRange(0, 4).Draw(t, s)
-		}
-		for _, p := range []string{"a", "b", "c", "d"} {
-			room.Subnets[p] = rapid.SliceOfNDistinct(rapid.SampledFrom(all), 1, 4, rapid.ID[string]).Draw(t, p)
-			pods[p] = rapid.IntRange(0, 5).Draw(t, "pods")
-			for _, s := range room.Subnets[p] {
-				room.Addresses[p] += room.Free[s]
-			}
-		}
-		if got, want := places(room, pods), hall(room, pods); got != want {
-			t.Fatalf("places(%v, %v) = %v, want %v", room, pods, got, want)
-		}
-	})
-}
-
-func TestPlacesWhereSubnetsAreNotSaid(t *testing.T) {
-	room := fargate.Room{Addresses: map[string]int{"a": 2, "b": fargate.Unknown}}
-	for n, want := range map[int]bool{0: true, 2: true, 3: false} {
-		if got := places(room, map[string]int{"a": n, "b": 99, "c": 99}); got != want {
-			t.Errorf("%d pods in 2 addresses: %v", n, got)
 		}
 	}
 }
