@@ -11,13 +11,12 @@ import (
 
 	"github.com/eksbg/eksbg/internal/cluster"
 	"github.com/eksbg/eksbg/internal/planfile"
-	"github.com/eksbg/eksbg/internal/restart/survey"
 	"github.com/eksbg/eksbg/internal/state"
 )
 
-// revertedBy finds out who took the stamp of an attempt away again, and goes on with
-// evictions where the plan file allows them. Without that the owner is left, and the
-// run ends blocked with that name once the rest is done.
+// revertedBy finds out who took the stamp of an attempt away again, and has the owner
+// admitted anew for evictions where the plan file allows them. Without that the owner is
+// left, and the run ends blocked with that name once the rest is done.
 func (c *campaign) revertedBy(ctx context.Context, w *work, a attempt) (bool, error) {
 	meta, err := c.metaOf(ctx, w.item.Owner)
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -40,15 +39,25 @@ func (c *campaign) revertedBy(ctx context.Context, w *work, a attempt) (bool, er
 		return false, err
 	}
 	if c.allows(w.name, planfile.ActionEvict) {
-		w.method, w.since = survey.Evict, c.Clock.Now()
-		if w.item.Owner.Kind == "StatefulSet" {
-			w.method = survey.InOrder
-		}
-		return true, c.record(state.RecordNote, fmt.Sprintf("%s: %s reverts the restart; its pods are evicted one by one instead, as the plan file allows", w.name, who))
+		return false, c.evictInstead(w, who)
 	}
 	c.reverted[w.name] = who
 	w.active, w.done = false, true
 	return false, c.record(state.RecordWarning, fmt.Sprintf("%s: %s", w.name, revertedText(who)))
+}
+
+// evictInstead puts an owner whose restart does not last among what has not begun, as one
+// whose pods go one by one: that takes other pods away, and may be an outage where the
+// rollout is none. Where an eviction may not be, the owner is left.
+func (c *campaign) evictInstead(w *work, who string) error {
+	it := c.options(c.minor).Evicting(w.item, revertedText(who))
+	w.active = false
+	if !it.Works() {
+		w.done = true
+		return c.record(state.RecordWarning, fmt.Sprintf("%s: %s", w.name, it.Reason))
+	}
+	w.item, w.method = it, it.Method
+	return c.record(state.RecordNote, fmt.Sprintf("%s: %s reverts the restart; its pods are evicted one by one instead, as the plan file allows", w.name, who))
 }
 
 func revertedText(who string) string {

@@ -47,7 +47,7 @@ type looking struct {
 func (r *Restart) look(inv *cluster.Inventory, led *ledger, reverted map[string]string) *look {
 	l := &looking{look: &look{inv: inv, minor: cmp.Or(r.spec.To, inv.Version), owed: len(led.owed())}, ledger: led,
 		workloads: byOwner(inv), unfinished: led.unfinished(), busy: map[string]bool{}, nowhere: map[string][]cluster.Pod{}}
-	options := survey.Options{Minor: l.minor, Now: r.Clock.Now(), Order: r.Order, Skips: r.Skips, Allow: r.Allow, Live: r.Live}
+	options := r.options(l.minor)
 	l.items = survey.Survey(inv, options)
 	for _, it := range l.items {
 		r.sort(l, it, reverted)
@@ -66,6 +66,11 @@ func (r *Restart) look(inv *cluster.Inventory, led *ledger, reverted map[string]
 	return l.look
 }
 
+// options are what a survey of the cluster goes by.
+func (r *Restart) options(minor string) survey.Options {
+	return survey.Options{Minor: minor, Now: r.Clock.Now(), Order: r.Order, Skips: r.Skips, Allow: r.Allow, Live: r.Live}
+}
+
 // sort puts one item where it belongs. A surge or a recreation that has begun goes on,
 // whatever the survey would do about the owner as it stands now, except that a bare pod is
 // not evicted any more once the plan file has taken its consent back; of what goes one by
@@ -75,11 +80,7 @@ func (r *Restart) sort(l *looking, it survey.Item, reverted map[string]string) {
 	l.busy[name] = true
 	e, a := l.unfinished[name], l.ledger.last[name]
 	if it.Method == survey.Rollout && r.allows(name, planfile.ActionEvict) && a.Reverted != "" {
-		it.Method, it.Takes, it.Extra = survey.Evict, 1, 1
-		if it.Owner.Kind == "StatefulSet" {
-			it.Method, it.Extra = survey.InOrder, 0
-		}
-		it.Reason = revertedText(a.Reverted)
+		it = r.options(l.minor).Evicting(it, revertedText(a.Reverted))
 	}
 	switch {
 	case e != nil && it.Owner.Kind == "Pod" && (l.ledger.between(name) || r.consents(name)):

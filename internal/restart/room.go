@@ -152,7 +152,7 @@ func (c *campaign) admit(ctx context.Context) error {
 			if err := c.advance(ctx, w); err != nil {
 				return err
 			}
-			ended = ended || w.done
+			ended = ended || !w.active
 		}
 		if len(begin) == 0 && len(active) == 0 {
 			if left, err := c.leaveOutdated(fresh); err != nil {

@@ -79,7 +79,7 @@ func (c *campaign) underWay(w *work) bool {
 }
 
 // pass advances what is active and has changed or is due. It tells whether anything
-// ended by that, or has only pods left that terminate.
+// ended by that, has to be admitted anew, or has only pods left that terminate.
 func (c *campaign) pass(ctx context.Context, changed map[string]bool) (ended bool, err error) {
 	touched := map[*work]bool{}
 	for k := range changed {
@@ -96,7 +96,7 @@ func (c *campaign) pass(ctx context.Context, changed map[string]bool) (ended boo
 		if err := c.advance(ctx, w); err != nil {
 			return false, err
 		}
-		ended = ended || w.done || c.leaving(w) != before
+		ended = ended || !w.active || c.leaving(w) != before
 	}
 	return ended, nil
 }

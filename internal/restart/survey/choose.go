@@ -77,8 +77,11 @@ func (s *subject) against(w way, outage bool) objection {
 		return objection{fmt.Sprintf("%s, and webhook %s fails closed meanwhile", w.outage, s.it.Webhooks[0]),
 			"add a replica, or consent: " + allow(o, planfile.ActionOutage)}
 	case s.o.Live && !w.consented:
-		return objection{w.outage + ", and the cluster has the traffic",
-			"add a replica or room to surge, or consent: " + allow(o, planfile.ActionOutage)}
+		cure := "add a replica or room to surge"
+		if evicts(w.method) {
+			cure = "add a replica"
+		}
+		return objection{w.outage + ", and the cluster has the traffic", cure + ", or consent: " + allow(o, planfile.ActionOutage)}
 	}
 	return objection{}
 }
@@ -161,18 +164,24 @@ func (s *subject) ifAllowed(why, cure string, w way) []way {
 
 // Evicting is the item with its pods evicted one by one instead of a rollout that does
 // not last (a GitOps controller takes the stamp away; why says who), where the plan file
-// allows that; otherwise it is stuck, with the reason and the cure. Budgets that never
-// allow an eviction are left to the Eviction API.
+// allows that and nothing speaks against it that needs a consent of its own; otherwise it
+// is stuck, with the reason and the cure. Budgets that never allow an eviction are left to
+// the Eviction API.
 func (o Options) Evicting(it Item, why string) Item {
+	const keep = "have it keep the pod template's annotation " + cluster.RestartedAtAnnotation
 	s := &subject{it: it, o: &o}
 	s.it.Method, s.it.Reason, s.it.Cure, s.it.Breaks = "", "", "", nil
 	w := s.evict("")
 	if kindOf(it.Owner) == "StatefulSet.apps" {
 		w = s.inOrder("")
 	}
-	ways := s.ifAllowed(why, "have it keep the pod template's annotation "+cluster.RestartedAtAnnotation, w)
-	if s.it.Method == "" {
-		s.choose(ways)
+	ways := s.ifAllowed(why, keep, w)
+	if s.it.Method != "" {
+		return s.it
+	}
+	if s.choose(ways); s.it.Stuck() {
+		s.it.Reason = why + "; evicted instead, " + s.it.Reason
+		s.it.Cure += "; or " + keep + " and take the eviction out of restart.allow"
 	}
 	return s.it
 }

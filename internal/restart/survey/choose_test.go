@@ -164,9 +164,9 @@ func TestEvictingInsteadOfARevertedRollout(t *testing.T) {
 		"not allowed": {two, Options{}, "2 none -0+0 shop/Deployment/cart: 2 pods, " + why + " (stuck)"},
 		"StatefulSet": {newWorld().workload(db, 2, nil), evict(db), "2 in-order -1+0 data/StatefulSet/db: 2 pods, " + why + "; evict allowed: agreed on"},
 		"one, live": {newWorld().workload(cart, 1, nil), evict(cart),
-			"2 none -0+0 shop/Deployment/cart: 1 pod, its only pod goes before the new one is ready, and the cluster has the traffic (stuck)"},
+			"2 none -0+0 shop/Deployment/cart: 1 pod, " + why + "; evicted instead, its only pod goes before the new one is ready, and the cluster has the traffic (stuck)"},
 		"two budgets": {newWorld().workload(cart, 2, nil).budget("a", 1, cart).budget("b", 1, cart), evict(cart),
-			"2 none -0+0 shop/Deployment/cart: 2 pods, eviction always fails: PodDisruptionBudgets shop/a, shop/b all select pod shop/cart-0 (stuck)"},
+			"2 none -0+0 shop/Deployment/cart: 2 pods, " + why + "; evicted instead, eviction always fails: PodDisruptionBudgets shop/a, shop/b all select pod shop/cart-0 (stuck)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			it := only(tt.w, tt.o)

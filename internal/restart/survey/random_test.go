@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -88,6 +89,9 @@ func surveyHolds(t *rapid.T) {
 			}
 		}
 		itemHolds(t, inv, o, it)
+		if it.Method == Rollout {
+			evictingHolds(t, o, it)
+		}
 	}
 	for _, p := range inv.Pods {
 		want := 0
@@ -111,9 +115,7 @@ func surveyHolds(t *rapid.T) {
 
 // itemHolds is what must be true of every item.
 func itemHolds(t *rapid.T, inv *cluster.Inventory, o Options, it Item) {
-	consent := func(action string) bool {
-		return slices.ContainsFunc(o.Allow, func(a planfile.Allow) bool { return a.Owner == it.Owner.String() && a.Action == action })
-	}
+	consent := o.consents(it)
 	switch states := []bool{it.Skipped, it.Stuck(), it.Waits(), it.Works()}; {
 	case len(slices.DeleteFunc(states, func(b bool) bool { return !b })) != 1:
 		t.Fatalf("%s is in more or less than one state", row(it))
@@ -144,6 +146,32 @@ func itemHolds(t *rapid.T, inv *cluster.Inventory, o Options, it Item) {
 			slices.Contains(it.Budgets, b.String()) && !slices.Contains(it.Breaks, b.String()) {
 			t.Fatalf("%s: %s never allows that", row(it), b)
 		}
+	}
+}
+
+func (o Options) consents(it Item) func(action string) bool {
+	return func(action string) bool {
+		return slices.ContainsFunc(o.Allow, func(a planfile.Allow) bool { return a.Owner == it.Owner.String() && a.Action == action })
+	}
+}
+
+// evictingHolds is what must be true of an item whose rollout is taken back.
+func evictingHolds(t *rapid.T, o Options, it Item) {
+	consent := o.consents(it)
+	switch it = o.Evicting(it, "taken back"); {
+	case it.Works() == it.Stuck():
+		t.Fatalf("%s neither works nor is stuck", row(it))
+	case it.Stuck() && (it.Takes != 0 || it.Extra != 0 || it.Cure == "" || !strings.HasPrefix(it.Reason, "taken back")):
+		t.Fatalf("%s is stuck and takes pods or does not say why", row(it))
+	case it.Stuck():
+	case !evicts(it.Method) || !consent(planfile.ActionEvict):
+		t.Fatalf("%s is evicted unasked", row(it))
+	case it.Takes != 1 || it.Extra > 1 || len(it.Breaks) > 0 || (it.Outage != "") != (it.Replicas <= 1):
+		t.Fatalf("%s is no eviction one by one", row(it))
+	case it.Outage != "" && (o.Live || len(it.Webhooks) > 0) && !consent(planfile.ActionOutage):
+		t.Fatalf("%s is an outage without consent", row(it))
+	case it.Overlap != "":
+		t.Fatalf("%s: the Eviction API refuses that", row(it))
 	}
 }
 
