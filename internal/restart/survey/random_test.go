@@ -186,7 +186,38 @@ func check(t *testing.T, property func(*rapid.T)) {
 }
 
 // FuzzSurvey looks for clusters that break what holds of every survey.
-func FuzzSurvey(f *testing.F) { f.Fuzz(rapid.MakeFuzz(surveyHolds)) }
+func FuzzSurvey(f *testing.F) {
+	for _, s := range seeds() {
+		f.Add(s)
+	}
+	f.Fuzz(rapid.MakeFuzz(surveyHolds))
+}
+
+// seeds are clusters to begin with: rapid draws from their bytes until none are left, so
+// they have plenty.
+func seeds() (out [][]byte) {
+	for i := range 8 {
+		b := make([]byte, 8<<10)
+		rand.New(rand.NewSource(int64(i))).Read(b)
+		out = append(out, b)
+	}
+	return out
+}
+
+func TestSeedsDrawWholeClusters(t *testing.T) {
+	whole := 0
+	for i, s := range seeds() {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			rapid.MakeFuzz(func(t *rapid.T) {
+				surveyHolds(t)
+				whole++
+			})(t, s)
+		})
+	}
+	if whole != len(seeds()) {
+		t.Errorf("%d of %d seeds are drawn to the end", whole, len(seeds()))
+	}
+}
 
 // FuzzOrdinal reads names back.
 func FuzzOrdinal(f *testing.F) {
