@@ -86,14 +86,21 @@ func (c *campaign) grow(ctx context.Context, w *work) error {
 	}
 	l, err := c.patchReplicas(ctx, w.item.Owner, v.Desired+1, &mark, v.ResourceVersion)
 	if apierrors.IsConflict(err) {
-		if err := c.settle(seq, state.Rejected, w.name+": changed by somebody else at the same moment", landed{}); err != nil {
-			return err
-		}
-		c.refuse(w, "changed by somebody else at the same moment", err)
-		return nil
+		return c.conflicted(ctx, w, c.bySeq[seq], err)
 	}
 	return c.sent(w, seq, answer{err: err, did: fmt.Sprintf("%s for a while instead of %d", plural(int(v.Desired)+1, "replica"), v.Desired),
 		what: "surge", verb: "patch " + resource(w.item.Owner), at: l})
+}
+
+// conflicted looks who has changed the object: where the answer to the surge was lost and
+// it was sent again, it was the surge itself. While that cannot be told its intent stays open.
+func (c *campaign) conflicted(ctx context.Context, w *work, e *entry, conflict error) error {
+	if err := c.landed(ctx, w, e); err != nil || e.Result != state.Rejected {
+		w.since, c.moved = c.Clock.Now(), true
+		return err
+	}
+	c.refuse(w, "changed by somebody else at the same moment", conflict)
+	return nil
 }
 
 // landed finds out what came of a surge whose intent has no outcome.
@@ -226,8 +233,8 @@ func (c *campaign) restore(ctx context.Context, w *work, e *entry, early bool) e
 	case apierrors.IsNotFound(err):
 		return c.settle(e.Seq, state.Unknown, w.name+": it is gone", landed{})
 	case err != nil:
-	case live.mark != e.Mark:
-		return c.settle(e.Seq, state.Unknown, w.name+": its replicas are no longer eksbg's to put back", landed{})
+	case live.mark != e.Mark: // an early put-back may be sent twice as well
+		return c.settle(e.Seq, state.Unknown, w.name+": its replicas are no longer eksbg's to put back", landed{Early: early})
 	default:
 		to, text := e.From, fmt.Sprintf("%s: put back to %s", w.name, plural(int(e.From), "replica"))
 		if live.replicas != e.To {
