@@ -66,10 +66,16 @@ func (c *campaign) holdFirst(ctx context.Context, cj cluster.CronJob, mark strin
 	return c.hold(ctx, cj, seq, mark)
 }
 
-// hold suspends one CronJob whose intent is durable, as it was listed: one that somebody
-// has suspended since stays theirs. One that was made anew since is another one, with an
-// intent of its own.
+// hold suspends one CronJob whose intent is durable, and waits while the API server does
+// not take that for now.
 func (c *campaign) hold(ctx context.Context, cj cluster.CronJob, seq int64, mark string) error {
+	return c.insist(ctx, c.outside(c.bySeq[seq]), func() error { return c.holdOnce(ctx, cj, seq, mark) })
+}
+
+// holdOnce takes one try, at the CronJob as it was listed: one that somebody has suspended
+// since stays theirs. One that was made anew since is another one, with an intent of its
+// own.
+func (c *campaign) holdOnce(ctx context.Context, cj cluster.CronJob, seq int64, mark string) error {
 	var err error
 	version := cj.ResourceVersion
 	for range releases {
@@ -122,10 +128,17 @@ func (c *campaign) hold(ctx context.Context, cj cluster.CronJob, seq int64, mark
 // holdAgain settles a suspension that nobody knows the outcome of. The inventory tells
 // whether the CronJob is suspended, the mark whether by this step.
 func (c *campaign) holdAgain(ctx context.Context, cj cluster.CronJob, e *entry) error {
-	live, err := c.Kubernetes.BatchV1().CronJobs(cj.Namespace).Get(ctx, cj.Name, metav1.GetOptions{})
+	var live *batchv1.CronJob
+	err := c.insist(ctx, c.outside(e), func() (err error) {
+		live, err = c.Kubernetes.BatchV1().CronJobs(cj.Namespace).Get(ctx, cj.Name, metav1.GetOptions{})
+		return err
+	})
+	_, stopped := asStop(err)
 	switch {
 	case apierrors.IsNotFound(err):
 		return c.settle(e.Seq, state.Unknown, cj.String()+": it is gone", landed{})
+	case stopped:
+		return err
 	case err != nil:
 		return fmt.Errorf("look whether %s is suspended: %w", state.Clean(cj.String()), err)
 	case live.Annotations[suspendAnnotation] == e.Mark:
@@ -142,6 +155,7 @@ func suspended(cj *batchv1.CronJob) bool { return cj.Spec.Suspend != nil && *cj.
 func (c *campaign) release(ctx context.Context, e *entry) error {
 	ns, _, _ := strings.Cut(e.Owner, "/")
 	o := cluster.Owner{Namespace: ns, Kind: "CronJob", Name: e.Object}
+	var conflict error
 	for range releases {
 		live, err := c.Kubernetes.BatchV1().CronJobs(ns).Get(ctx, e.Object, metav1.GetOptions{})
 		switch {
@@ -163,8 +177,9 @@ func (c *campaign) release(ctx context.Context, e *entry) error {
 		case !apierrors.IsConflict(err):
 			return fmt.Errorf("put %s back: %w", state.Clean(e.Owner), err)
 		}
+		conflict = err
 	}
-	return fmt.Errorf("put %s back: somebody else writes it all the time", state.Clean(e.Owner))
+	return fmt.Errorf("put %s back: somebody else writes it all the time: %w", state.Clean(e.Owner), conflict)
 }
 
 // releases is how often a CronJob is read anew because somebody wrote it meanwhile.

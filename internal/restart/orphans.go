@@ -49,8 +49,8 @@ func orphans(inv *cluster.Inventory, led *ledger) []orphan {
 }
 
 // adopt takes what another run has left marked into this step's journal and puts it back,
-// and says so with the command that does it by hand. What cannot be put back now stays
-// owed, like the step's own.
+// and says so with the command that does it by hand. An API server that does not take it
+// for now is waited for; what cannot be put back stays owed, like the step's own.
 func (c *campaign) adopt(ctx context.Context, all []orphan) error {
 	for _, o := range all {
 		if ctx.Err() != nil {
@@ -67,7 +67,14 @@ func (c *campaign) adopt(ctx context.Context, all []orphan) error {
 			o.Owner, c.bySeq[seq].byHand())); err != nil {
 			return err
 		}
-		if err := c.undo(ctx, c.bySeq[seq]); err != nil {
+		e := c.bySeq[seq]
+		w := c.outside(e)
+		if err := c.insist(ctx, w, func() error {
+			if err := c.guard(o.call, o.Owner); err != nil {
+				return err
+			}
+			return c.undoOnce(ctx, w, e)
+		}); err != nil {
 			return err
 		}
 	}

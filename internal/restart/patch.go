@@ -109,6 +109,33 @@ func (c *campaign) later(w *work, err error) (bool, error) {
 	return false, err
 }
 
+// outside is the work for what is done about an object outside the wave.
+func (c *campaign) outside(e *entry) *work {
+	return &work{name: e.Owner, item: itemNamed(e.Owner, e.UID), since: c.Clock.Now()}
+}
+
+// insist tries what is done outside the wave until the API server takes it, with the
+// pauses and the end that later has for what is done in it. NotFound is given back, and
+// what the lock withholds: that has been waited for.
+func (c *campaign) insist(ctx context.Context, w *work, try func() error) error {
+	for {
+		w.retry = time.Time{}
+		err := try()
+		later, ended := false, err
+		var withheld *state.Withheld
+		if !apierrors.IsNotFound(err) && !errors.As(err, &withheld) {
+			later, ended = c.later(w, err)
+		}
+		if ended != nil || !later && w.retry.IsZero() {
+			return ended
+		}
+		c.rec.Waiting(state.Clean(w.name + ": " + w.refused))
+		if err := c.rest(ctx, w.retry); err != nil {
+			return err
+		}
+	}
+}
+
 // awaitEnd waits until a namespace that is being deleted has gone with the pods in it.
 func (c *campaign) awaitEnd(w *work, err error) error {
 	ns := state.Clean(w.item.Owner.Namespace)

@@ -98,18 +98,12 @@ func (c *campaign) leaveMarked(cause error, owed []*entry) error {
 	return cause
 }
 
-// undo puts one thing back.
+// undo puts one thing back, without pauses between its tries.
 func (c *campaign) undo(ctx context.Context, e *entry) error {
-	switch e.Do {
-	case doSuspend:
-		return c.release(ctx, e)
-	case doMark:
-		return c.unmark(ctx, e)
-	}
-	w := &work{name: e.Owner, item: itemNamed(e.Owner, e.UID)}
+	w := c.outside(e)
 	for range releases {
 		w.retry = time.Time{}
-		if err := c.undoSurge(ctx, w, e); err != nil {
+		if err := c.undoOnce(ctx, w, e); err != nil {
 			return err
 		}
 		if !e.open() && !e.standing() {
@@ -119,14 +113,19 @@ func (c *campaign) undo(ctx context.Context, e *entry) error {
 	return fmt.Errorf("put the replicas of %s back to %d: %s", state.Clean(e.Owner), e.From, w.refused)
 }
 
-// undoSurge takes one try at a surge.
-func (c *campaign) undoSurge(ctx context.Context, w *work, e *entry) error {
+// undoOnce takes one try at putting one thing back.
+func (c *campaign) undoOnce(ctx context.Context, w *work, e *entry) error {
+	switch e.Do {
+	case doSuspend:
+		return c.release(ctx, e)
+	case doMark:
+		return c.unmark(ctx, e)
+	}
 	if e.open() {
 		if err := c.landed(ctx, w, e); err != nil || !e.standing() {
 			return err
 		}
 	}
-	w.since = c.Clock.Now()
 	return c.restore(ctx, w, e, true)
 }
 

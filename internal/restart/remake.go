@@ -16,7 +16,7 @@ import (
 // it. The pod is waited for until it has gone, for its name is free only then. One that
 // stands, since the eviction did not land or somebody has made it again, is left.
 func (c *campaign) remake(ctx context.Context, e *entry) error {
-	w := &work{name: e.Owner, item: itemNamed(e.Owner, e.UID), since: c.Clock.Now()}
+	w := c.outside(e)
 	if c.unmade[w.name] {
 		return nil // it is said already, and the API server would say the same
 	}
