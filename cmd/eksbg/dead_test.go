@@ -45,8 +45,12 @@ func TestAnAPIServerThatOnlyFailsIsAnErrorBeforeTheFirstChange(t *testing.T) {
 	}
 }
 
-// owing is a sandbox in which a restart has begun, and has suspended a CronJob if asked.
-func owing(t *testing.T, suspend bool) (*sandbox.Sandbox, *process) {
+// gone is an API server that answers nothing.
+var gone = wire.Fault{Call: "k8s:*", Times: -1, Reset: "before"}
+
+// owing is a sandbox in which a restart has begun, and has suspended a CronJob if asked,
+// before the faults are there.
+func owing(t *testing.T, suspend bool, faults ...wire.Fault) (*sandbox.Sandbox, *process) {
 	t.Helper()
 	box := startSandbox(t, "stuck", testSpeed, func(sc *sandbox.Scenario) {
 		sc.Updates = nil
@@ -70,8 +74,10 @@ func owing(t *testing.T, suspend bool) (*sandbox.Sandbox, *process) {
 	})
 	p := begin(t, box, restartArgs(box)...)
 	p.reaches(t, begun)
-	if err := box.Faults().Add(wire.Fault{Call: "k8s:*", Times: -1, Reset: "before"}); err != nil {
-		t.Fatal(err)
+	for _, f := range faults {
+		if err := box.Faults().Add(f); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return box, p
 }
@@ -87,7 +93,7 @@ func interrupt(t *testing.T, p *process) {
 // when the API server does.
 func TestAnInterruptWhileTheAPIServerIsGone(t *testing.T) {
 	t.Parallel()
-	box, p := owing(t, false)
+	box, p := owing(t, false, gone)
 	interrupt(t, p)
 	if exit := p.exit(); exit != 130 {
 		t.Errorf("exit %d, want 130\n%s", exit, p.out.String())
@@ -102,7 +108,7 @@ func TestAnInterruptWhileTheAPIServerIsGone(t *testing.T) {
 // What has to be put back is tried and said meanwhile; the second signal leaves at once.
 func TestASecondInterruptLeavesWhatCannotBePutBack(t *testing.T) {
 	t.Parallel()
-	box, p := owing(t, true)
+	box, p := owing(t, true, gone)
 	tried := make(chan struct{})
 	var once sync.Once
 	box.Log().Watch(func(e wire.Entry) {

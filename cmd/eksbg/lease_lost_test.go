@@ -129,6 +129,42 @@ func TestALockThatCannotBeRenewedHoldsChangesBack(t *testing.T) {
 	wantFree(t, box)
 }
 
+// What a restart has changed only for its time is put back while no lock can be renewed,
+// as when the other cluster's API server is away (semantics 14).
+func TestARestartIsPutBackWhileNoLockIsRenewed(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("waits for renewals of a lock of a minute")
+	}
+	box, p := owing(t, true, wire.Fault{Call: "k8s:update leases", Times: -1, Status: 503}, wire.Fault{Call: "k8s:create pods/eviction", Times: -1, Status: 503})
+	failing := make(chan struct{})
+	var first time.Time
+	var once sync.Once
+	box.Log().Watch(func(e wire.Entry) { // under the log's lock
+		switch {
+		case e.Call != "k8s:update leases" || e.Accepted:
+		case first.IsZero():
+			first = e.Time
+		case e.Time.Sub(first) > 15*time.Second: // a renewal has been given up meanwhile
+			once.Do(func() { close(failing) })
+		}
+	})
+	p.reaches(t, failing)
+	interrupt(t, p)
+	if exit := p.exit(); exit != 130 {
+		t.Errorf("exit %d, want 130\n%s", exit, p.out.String())
+	}
+	patches := 0
+	for _, e := range requests(t, box) {
+		if e.Call == "k8s:patch cronjobs" && e.Accepted {
+			patches++
+		}
+	}
+	if out := p.out.String(); patches != 2 || strings.Contains(out, "not put back") || strings.Contains(out, "withheld") {
+		t.Errorf("%d patches of CronJobs\n%s", patches, out)
+	}
+}
+
 // The API server refuses a restart for a while, and the machine sleeps: when it wakes
 // up, somebody else has the lock. What was to be sent again is not (semantics 23).
 func TestWhatWasRefusedIsNotSentAgainAfterATakeover(t *testing.T) {

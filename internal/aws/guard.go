@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"math"
 	"strings"
 	"time"
 
@@ -26,6 +27,25 @@ func WithGuard(ctx context.Context, g Guard) context.Context {
 // on before: putting the traffic back needs no lock (semantics 14).
 func Unguarded(ctx context.Context) context.Context {
 	return context.WithValue(ctx, guardKey{}, Guard(nil))
+}
+
+// Unwaiting returns a context whose changing requests wait for no guard: they are sent
+// unless what WithGuard put on answers at once with an error that is final. What a restart
+// changed only for its time goes back without the lock (semantics 14), but not once
+// somebody else has it.
+func Unwaiting(ctx context.Context, final func(error) bool) context.Context {
+	g, ok := ctx.Value(guardKey{}).(Guard)
+	if !ok || g == nil {
+		return ctx
+	}
+	return WithGuard(ctx, func(ctx context.Context) (time.Duration, error) {
+		over, cancel := context.WithCancel(ctx)
+		cancel() // a guard that cannot tell yet does not wait then
+		if _, err := g(over); err != nil && final(err) {
+			return 0, err
+		}
+		return math.MaxInt64, nil
+	})
 }
 
 type wireTimeKey struct{}

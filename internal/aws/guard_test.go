@@ -60,3 +60,24 @@ func TestAChangeIsOnTheWireForAsLongAsItMay(t *testing.T) {
 		t.Errorf("%v after %d calls", err, srv.calls.Load())
 	}
 }
+
+// A put-back waits for no guard, and heeds only what is final.
+func TestUnwaitingHeedsWhatIsFinal(t *testing.T) {
+	final := func(err error) bool { return errors.Is(err, errLost) }
+	waits := func(ctx context.Context) (time.Duration, error) {
+		<-ctx.Done()
+		return 0, context.Cause(ctx)
+	}
+	loses, _ := allows(0, 0)
+	srv := serve(t, times(2, ok)...)
+	c := client(t, srv.URL, aws.Options{})
+	if err := raise(aws.Unwaiting(aws.WithGuard(t.Context(), waits), final), c); err != nil || srv.calls.Load() != 1 {
+		t.Errorf("while nobody can tell: %v after %d calls", err, srv.calls.Load())
+	}
+	if err := raise(aws.Unwaiting(aws.WithGuard(t.Context(), loses), final), c); !errors.Is(err, errLost) || srv.calls.Load() != 1 {
+		t.Errorf("lost: %v after %d calls", err, srv.calls.Load())
+	}
+	if err := raise(aws.Unwaiting(t.Context(), final), c); err != nil || srv.calls.Load() != 2 {
+		t.Errorf("without a guard: %v after %d calls", err, srv.calls.Load())
+	}
+}

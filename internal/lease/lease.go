@@ -155,8 +155,11 @@ func (l *Lock) renew(ctx context.Context, c *claim) {
 // When a renewal is overdue it waits for the next one that succeeds, and says so. It
 // returns *Lost when another holder was read, the error of credentials that are over,
 // an *aws.GaveUpError after minutes without a renewal, and the cause of ctx when that
-// ends first. ctx does not count while the lock is fresh.
+// ends first. ctx does not count while the lock is fresh, nor once it is lost.
 func (l *Lock) Guard(ctx context.Context, waiting func(text string)) error {
+	if lost := l.Lost(); lost != nil {
+		return lost
+	}
 	for _, c := range l.claims {
 		if err := c.guard(ctx, waiting); err != nil {
 			return err

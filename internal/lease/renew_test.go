@@ -197,6 +197,29 @@ func TestALockThatAnotherOneHadMeanwhileIsLost(t *testing.T) {
 	}
 }
 
+// A Lease that is lost is told at once, also where another one cannot be renewed meanwhile.
+func TestALostLeaseIsToldBeforeOneThatIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		m := newMachine("ops", &server{}, s)
+		l := m.take(t)
+		m.lines[0].cut(errAway)
+		other := newMachine("dev", s)
+		other.opt.Dead = func(lease.Holder) bool { return true }
+		second := other.take(t)
+		after(21 * time.Second)
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := l.Guard(over, nil); !state.LockLost(err) {
+			t.Errorf("got %v", err)
+		}
+		release(t, second)
+		if err := l.Release(t.Context()); err == nil {
+			t.Error("Release says nothing of a Lease that it could not give back")
+		}
+	})
+}
+
 func TestALostAnswerIsNoOtherHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}

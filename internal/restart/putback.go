@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/eksbg/eksbg/internal/aws"
 	"github.com/eksbg/eksbg/internal/state"
 )
 
@@ -23,15 +24,16 @@ const (
 
 // putBack restores what was changed for the time of the restart only: replicas,
 // deletion costs, suspended CronJobs, bare pods that were evicted and are not made again
-// yet. It also does so after an interrupt, and needs no lock for it. What cannot be put
-// back is said with the command that does it, and stays owed in the journal.
+// yet. It also does so after an interrupt, and waits for no lock (semantics 14); once
+// somebody else is known to have that, nothing more is changed. What cannot be put back is
+// said with the command that does it, and stays owed in the journal.
 func (c *campaign) putBack(ctx context.Context, cause error) error {
 	owed, away := c.owed(), c.away()
 	if len(owed)+len(away) == 0 {
 		return cause
 	}
 	if state.LockLost(cause) || state.LockLost(context.Cause(ctx)) {
-		return c.leaveMarked(cause, append(owed, away...))
+		return c.leaveMarked(cause)
 	}
 	c.rec = state.Unguarded(c.rec)
 	atMost := putBackTime
@@ -44,50 +46,88 @@ func (c *campaign) putBack(ctx context.Context, cause error) error {
 			cause = errors.Join(cause, err) // and put back all the same
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), atMost)
+	ctx, cancel := context.WithTimeout(aws.Unwaiting(context.WithoutCancel(ctx), state.LockLost), atMost)
 	defer cancel()
-	failed, errs := c.undoAll(ctx, owed)
-	for _, e := range away {
-		if err := c.remake(ctx, e); err != nil {
-			errs = append(errs, err)
-			failed = append(failed, "  "+e.byHand())
-		}
-	}
-	if len(errs) == 0 {
+	failed, errs, lost := c.undoAll(ctx, append(owed, away...))
+	switch {
+	case lost != nil:
+		return c.leaveMarked(lostMeanwhile(lost, cause))
+	case len(errs) == 0:
 		return cause
 	}
-	text := fmt.Sprintf("not put back: %s", state.Clean(errors.Join(errs...).Error()))
-	cure := "the same command puts it back when it can; by hand:\n" + strings.Join(failed, "\n")
-	if stop, ok := asStop(cause); ok {
-		stop.Why += "; " + text
-		stop.Cure = strings.TrimSpace(stop.Cure + "\n" + cure)
-		return stop
-	}
-	if stopped {
-		return &state.Stop{Code: state.ExitInterrupted, Why: "interrupted during " + c.spec.ID + "; " + text, Cure: cure, Cause: cause}
-	}
-	return &state.Stop{Code: state.ExitResumable, Why: text, Cure: cure, Cause: cause}
+	return c.notBack(cause, stopped, "not put back: "+state.Clean(errors.Join(errs...).Error()),
+		"the same command puts it back when it can; by hand:\n"+strings.Join(failed, "\n"))
 }
 
-// undoAll puts back what needs nothing to be waited for, and gives what it could not put
-// back as commands.
-func (c *campaign) undoAll(ctx context.Context, owed []*entry) (failed []string, errs []error) {
-	ctx, cancel := context.WithTimeout(ctx, putBackTime)
+// ended is how an Act ended: Stop says it all, and cause is what is behind that.
+type ended struct {
+	*state.Stop
+	cause error
+}
+
+// Unwrap gives the stop and the cause.
+func (e *ended) Unwrap() []error { return []error{e.Stop, e.cause} }
+
+// notBack is the stop for what ended the Act, with what is not put back behind it.
+func (c *campaign) notBack(cause error, stopped bool, text, cure string) error {
+	out := state.Stop{Code: state.ExitResumable, Why: text, Cure: cure}
+	stop, ok := asStop(cause)
+	switch {
+	case ok:
+		out = *stop
+		out.Why, out.Cause = stop.Error()+"; "+text, nil
+		out.Cure = strings.TrimSpace(stop.Cure + "\n" + cure)
+	case stopped: // what that withheld is nothing of its own
+		out.Code, out.Why = state.ExitInterrupted, "interrupted during "+c.spec.ID+"; "+text
+	case cause != nil:
+		out.Why = state.Clean(cause.Error()) + "; " + text
+	}
+	return &ended{&out, cause}
+}
+
+// lostMeanwhile is the end of a put-back during which somebody else took the lock.
+func lostMeanwhile(lost, cause error) error {
+	both := errors.Join(lost, cause)
+	stop, ok := asStop(lost)
+	if !ok || cause == nil {
+		return both
+	}
+	out := *stop
+	out.Why, out.Cause = stop.Error()+"\n"+cause.Error(), nil
+	return &ended{&out, both}
+}
+
+// undoAll puts back one after the other, those first that need nothing to be waited for,
+// and gives what it could not put back as commands. It ends with lost once somebody else
+// has the lock.
+func (c *campaign) undoAll(ctx context.Context, all []*entry) (failed []string, errs []error, lost error) {
+	soon, cancel := context.WithTimeout(ctx, putBackTime)
 	defer cancel()
-	for _, e := range owed {
-		if err := c.undo(ctx, e); err != nil {
+	for _, e := range all {
+		_, err := aws.Allow(ctx)
+		switch {
+		case err != nil:
+		case e.Do == doStash:
+			err = c.remake(ctx, e)
+		default:
+			err = c.undo(soon, e)
+		}
+		if state.LockLost(err) {
+			return nil, nil, err
+		}
+		if err != nil {
 			errs = append(errs, err)
 			failed = append(failed, "  "+e.byHand())
 		}
 	}
-	return failed, errs
+	return failed, errs, nil
 }
 
 // leaveMarked says what is not put back because somebody else has the lock now: that run finds
 // the marks, and putting them back under it would change what it has just set.
-func (c *campaign) leaveMarked(cause error, owed []*entry) error {
+func (c *campaign) leaveMarked(cause error) error {
 	var left []string
-	for _, e := range owed {
+	for _, e := range append(c.owed(), c.away()...) {
 		left = append(left, "  "+e.byHand())
 	}
 	text := "not put back, since somebody else has the lock now; a restart that finds the marks of replicas and CronJobs puts those back, and by hand it is\n" +
