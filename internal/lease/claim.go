@@ -72,33 +72,50 @@ func (c *claim) try(ctx context.Context, over mark) error {
 	c.mu.Lock()
 	lease := c.lease
 	c.mu.Unlock()
+	var before, out *coordinationv1.Lease // of the newest write
 	for range mostTries {
-		sent := c.now()
 		if lease == nil {
 			got, err := c.cluster.Leases.Get(ctx, Name, metav1.GetOptions{})
-			if apierrors.IsNotFound(err) {
-				made, err := c.cluster.Leases.Create(ctx, c.ours(nil, sent), metav1.CreateOptions{})
-				if apierrors.IsAlreadyExists(err) {
-					continue
-				}
-				return c.keep(made, sent, nil, err)
-			}
-			if err != nil {
+			switch {
+			case err == nil && landed(out, got):
+				return c.keep(got, out.Spec.RenewTime.Time, before, nil)
+			case err != nil && !apierrors.IsNotFound(err):
 				return err
+			case err == nil:
+				lease = got
 			}
-			lease = got
 		}
-		if !c.mayTake(lease, over) {
+		if lease != nil && !c.mayTake(lease, over) {
 			return &foreign{lease}
 		}
-		written, err := c.cluster.Leases.Update(ctx, c.ours(lease, sent), metav1.UpdateOptions{})
-		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		sent := c.now()
+		before, out = lease, c.ours(lease, sent)
+		written, err := c.write(ctx, before, out)
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
 			lease = nil
 			continue
 		}
-		return c.keep(written, sent, lease, err)
+		return c.keep(written, sent, before, err)
 	}
-	return fmt.Errorf("the Lease %s/%s was written by somebody else between each of %d reads and writes", Namespace, Name, mostTries)
+	return unsettled(c.cluster.Name)
+}
+
+// write sends a Lease that was made on before; nil is none.
+func (c *claim) write(ctx context.Context, before, out *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	if before == nil {
+		return c.cluster.Leases.Create(ctx, out, metav1.CreateOptions{})
+	}
+	return c.cluster.Leases.Update(ctx, out, metav1.UpdateOptions{})
+}
+
+// landed tells whether a write that was answered with a conflict is what was read back
+// after it: its answer was lost, and the one that came is that of its repetition.
+func landed(sent, got *coordinationv1.Lease) bool {
+	if sent == nil {
+		return false
+	}
+	s, g := markOf(sent), markOf(got)
+	return s.identity == g.identity && s.renewed == g.renewed && s.transitions == g.transitions
 }
 
 // mayTake tells whether a Lease may be written as ours. One that was ours and has been

@@ -74,6 +74,15 @@ func explain(cluster string, err error) error {
 	return fmt.Errorf("take the lock in cluster %s: %w", cluster, err)
 }
 
+// unsettled says that each write of the Lease met another one than the one just read,
+// and nobody knows whose.
+func unsettled(cluster string) error {
+	return &state.Stop{Code: state.ExitResumable,
+		Why: fmt.Sprintf("the Lease %s/%s in cluster %s changed between each of %d reads and writes", Namespace, Name, cluster, mostTries),
+		Cure: "run the same command again; if it goes on, see under managedFields what keeps writing the Lease, and stop that\n" +
+			fmt.Sprintf("kubectl -n %s get lease %s -o yaml --show-managed-fields", Namespace, Name)}
+}
+
 // reason is why a renewal failed, without the address and the count of attempts.
 func reason(err error) string {
 	var gave *aws.GaveUpError

@@ -53,6 +53,9 @@ func (f *Found) Clear(ctx context.Context, by Holder, clk clock.PassiveClock) er
 	_, err := f.Cluster.Leases.Update(ctx, out, metav1.UpdateOptions{})
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		if got, gerr := f.Cluster.Leases.Get(ctx, Name, metav1.GetOptions{}); gerr == nil && landed(out, got) {
+			return nil
+		}
 		return fmt.Errorf("unlock cluster %s: %w", f.Cluster.Name, ErrMoved)
 	case err != nil:
 		return fmt.Errorf("unlock cluster %s: %w", f.Cluster.Name, err)

@@ -105,6 +105,21 @@ type line struct {
 	err error
 	// lose makes the server do what it is asked and its answer get lost.
 	lose bool
+	// twice makes every write get to the server a second time: the first answer was lost
+	// and the transport has sent it again.
+	twice bool
+	// between is called before each write.
+	between func()
+}
+
+func (l *line) write(do func() (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
+	if l.between != nil {
+		l.between()
+	}
+	if l.twice {
+		_, _ = l.call(do)
+	}
+	return l.call(do)
 }
 
 func (l *line) cut(err error) {
@@ -138,11 +153,11 @@ func (l *line) Get(context.Context, string, metav1.GetOptions) (*coordinationv1.
 }
 
 func (l *line) Create(_ context.Context, o *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
-	return l.call(func() (*coordinationv1.Lease, error) { return l.to.create(o) })
+	return l.write(func() (*coordinationv1.Lease, error) { return l.to.create(o) })
 }
 
 func (l *line) Update(_ context.Context, o *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
-	return l.call(func() (*coordinationv1.Lease, error) { return l.to.update(o) })
+	return l.write(func() (*coordinationv1.Lease, error) { return l.to.update(o) })
 }
 
 // machine is one process that wants the lock.
