@@ -23,11 +23,10 @@ type comeback struct {
 	away time.Time
 }
 
-// see takes note of what came of an attempt that failed for now. A 500 is left out: a
-// webhook that fails answers so as well.
-func (c *comeback) see(resp *http.Response, err error) {
-	if err == nil && resp.StatusCode != http.StatusBadGateway && resp.StatusCode != http.StatusServiceUnavailable &&
-		resp.StatusCode != http.StatusGatewayTimeout {
+// see takes note of what came of an attempt that failed for now. Answers are left out,
+// 5xx too: a webhook that fails, or an aggregated API that is away, gives them for ever.
+func (c *comeback) see(err error) {
+	if err == nil {
 		return
 	}
 	c.mu.Lock()
@@ -46,9 +45,17 @@ func (c *comeback) recent() bool {
 var errLoading = errors.New("HTTP 403 from an API server that was away until a moment ago")
 
 // doubts gives errLoading for a denial that is to be asked for again, nil for all else.
-func (c *comeback) doubts(resp *http.Response, err error) error {
-	if err == nil && resp.StatusCode == http.StatusForbidden && c.recent() {
-		return errLoading
+// Since is when the same request was first denied, or the zero time; it is set. One that
+// goes on being denied is believed, whatever happens to others.
+func (c *comeback) doubts(resp *http.Response, err error, since *time.Time) error {
+	if err != nil || resp.StatusCode != http.StatusForbidden || !c.recent() {
+		return nil
 	}
-	return nil
+	if since.IsZero() {
+		*since = c.clk.Now()
+	}
+	if c.clk.Since(*since) >= loading {
+		return nil
+	}
+	return errLoading
 }

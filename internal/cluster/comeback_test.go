@@ -1,7 +1,10 @@
 package cluster_test
 
 import (
+	"context"
 	"net/http"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -39,28 +42,55 @@ func denying(first func(http.ResponseWriter), denials int) func(int, http.Respon
 
 // A kube-apiserver that has just started denies everything until its RBAC rules are loaded.
 func TestDenialsOfAnAPIServerThatHasJustComeBack(t *testing.T) {
-	away := map[string]func(http.ResponseWriter){"a reset": reset, "503": func(w http.ResponseWriter) { w.WriteHeader(503) }}
-	for name, first := range away {
-		t.Run("after "+name, func(t *testing.T) {
-			w := newWorld(t)
-			w.fill()
-			c := w.open(t)
-			w.api.before = denying(first, 4)
-			_, err := c.Kubernetes().AppsV1().Deployments("shop").Patch(t.Context(), "api", types.MergePatchType, []byte(`{}`), metav1.PatchOptions{})
-			if apierrors.IsForbidden(err) {
-				t.Fatalf("the denial is taken for one: %v", err)
-			}
-			w.api.before = denying(first, 4)
-			if _, err := c.Inventory(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		})
+	w := newWorld(t)
+	w.fill()
+	c := w.open(t)
+	w.api.before = denying(reset, 4)
+	_, err := c.Kubernetes().AppsV1().Deployments("shop").Patch(t.Context(), "api", types.MergePatchType, []byte(`{}`), metav1.PatchOptions{})
+	if apierrors.IsForbidden(err) {
+		t.Fatalf("the denial is taken for one: %v", err)
+	}
+	w.api.before = denying(reset, 4)
+	if _, err := c.Inventory(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Another resource that is out of reach for ever keeps nobody from believing a denial.
+func TestDenialsBesideResets(t *testing.T) {
+	w := newWorld(t)
+	w.fill()
+	clk := &jumping{}
+	w.opts.Clock = clk
+	c := w.open(t)
+	w.api.before = func(_ int, rw http.ResponseWriter, r *http.Request) bool {
+		clk.ahead.Add(int64(time.Second))
+		if strings.Contains(r.URL.Path, "/pods/") {
+			status(rw, http.StatusForbidden, metav1.StatusReasonForbidden)
+		} else {
+			reset(rw)
+		}
+		return true
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var other sync.WaitGroup
+	other.Go(func() {
+		for ctx.Err() == nil {
+			_, _ = c.Kubernetes().CoreV1().Nodes().List(ctx, metav1.ListOptions{}) // never answered
+		}
+	})
+	_, err := c.Kubernetes().CoreV1().Pods("shop").Get(t.Context(), "api", metav1.GetOptions{})
+	stop()
+	other.Wait()
+	if !apierrors.IsForbidden(err) {
+		t.Fatalf("got %v", err)
 	}
 }
 
 // One that was there all the time means it, and so does one that goes on denying.
 func TestDenialsThatAreMeant(t *testing.T) {
 	for name, first := range map[string]func(http.ResponseWriter){"at once": nil, "after a reset": reset,
+		"after an API that is away":  func(w http.ResponseWriter) { w.WriteHeader(503) },
 		"after a webhook that fails": func(w http.ResponseWriter) { status(w, 500, metav1.StatusReasonInternalError) }} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

@@ -193,7 +193,7 @@ func (r *repeater) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Query().Get("watch") == "true" {
 		resp, err := r.next.RoundTrip(req)
 		if retry, _ := judge(req, resp, err, 1); retry {
-			r.back.see(resp, err)
+			r.back.see(err)
 		}
 		return resp, err
 	}
@@ -204,6 +204,7 @@ func (r *repeater) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
 	began := r.clk.Now()
 	answered := began
+	var denied time.Time
 	for attempt := 1; ; attempt++ {
 		since := answered
 		bounded, send := aws.BoundAttempt(ctx, r.opt.Patience, func() time.Duration { return r.clk.Since(since) }), r.reads
@@ -216,8 +217,8 @@ func (r *repeater) RoundTrip(req *http.Request) (*http.Response, error) {
 		resp, err := send.RoundTrip(withBody(bounded, req, body))
 		retry, last := judge(req, resp, err, attempt)
 		if retry {
-			r.back.see(resp, err)
-		} else if last = r.back.doubts(resp, err); last == nil {
+			r.back.see(err)
+		} else if last = r.back.doubts(resp, err, &denied); last == nil {
 			return resp, err
 		}
 		if ctx.Err() != nil {
