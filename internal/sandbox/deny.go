@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/eksbg/eksbg/internal/sandbox/kube"
 )
@@ -9,12 +10,18 @@ import (
 // administrators is the group that may do everything, whatever anybody denies.
 const administrators = "system:masters"
 
+// wildcard stands for every verb or resource, as in RBAC.
+const wildcard = "*"
+
+// verbs are those that an API server asks its authorizer about.
+var verbs = []string{wildcard, "get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
+
 // Denial is something that callers with an EKS token may not do in a cluster; they may do
 // everything else. The administrator of the kubeconfig may do that too.
 type Denial struct {
-	// Verbs are patch, create and so on; none is all of them.
+	// Verbs are patch, create and so on; none and "*" are all of them.
 	Verbs []string `yaml:"verbs,omitempty"`
-	// Resources are named without their group: deployments, pods/eviction.
+	// Resources are named without their group: deployments, pods/eviction; "*" is all.
 	Resources []string `yaml:"resources"`
 	// Namespaces are where; none is everywhere. What is denied in one namespace is denied
 	// across all of them too, as with a Role in each of the others.
@@ -27,8 +34,10 @@ func (d Denial) of(a kube.Attributes) bool {
 	if a.Subresource != "" {
 		resource += "/" + a.Subresource
 	}
-	has := func(list []string, v string) bool { return len(list) == 0 || v == "*" || slices.Contains(list, v) }
-	return has(d.Verbs, a.Verb) && has(d.Resources, resource) && (a.Namespace == "" || has(d.Namespaces, a.Namespace))
+	has := func(list []string, v string) bool {
+		return len(list) == 0 || v == wildcard || slices.Contains(list, v) || slices.Contains(list, wildcard)
+	}
+	return has(d.Verbs, a.Verb) && has(d.Resources, resource) && (a.Namespace == "" || len(d.Namespaces) == 0 || slices.Contains(d.Namespaces, a.Namespace))
 }
 
 // authorize judges by the denials of a cluster; nil where it has none.
@@ -58,5 +67,10 @@ const authenticated = "system:authenticated"
 func (d Denial) check(at string, bad complain) {
 	if len(d.Resources) == 0 {
 		bad("%s.deny needs resources: [deployments], [pods/eviction]", at)
+	}
+	for _, v := range d.Verbs {
+		if !slices.Contains(verbs, v) {
+			bad("%s.deny: %q is no verb; there are %s", at, v, strings.Join(verbs, ", "))
+		}
 	}
 }

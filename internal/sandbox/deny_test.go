@@ -63,3 +63,41 @@ func TestADenialNamesWhat(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A wildcard denies all, as it allows all in RBAC.
+func TestDenialsByWildcard(t *testing.T) {
+	get := kube.Attributes{Verb: "get", Resource: "pods", Namespace: "shop"}
+	evict := kube.Attributes{Verb: "create", Resource: "pods", Subresource: "eviction", Namespace: "shop"}
+	for name, tt := range map[string]struct {
+		d          Denial
+		get, evict bool
+	}{
+		"verbs":     {Denial{Verbs: []string{"*"}, Resources: []string{"pods"}}, false, true},
+		"resources": {Denial{Verbs: []string{"create"}, Resources: []string{"*"}}, true, false},
+		"both":      {Denial{Verbs: []string{"*"}, Resources: []string{"*"}}, false, false},
+		"elsewhere": {Denial{Verbs: []string{"*"}, Resources: []string{"*"}, Namespaces: []string{"orders"}}, true, true},
+	} {
+		c := &Cluster{Deny: []Denial{tt.d}}
+		judge := c.authorize()
+		gets, _ := judge("jane", c.groups(), get)
+		evicts, _ := judge("jane", c.groups(), evict)
+		if gets != tt.get || evicts != tt.evict {
+			t.Errorf("%s: get allowed %v, evict allowed %v", name, gets, evicts)
+		}
+	}
+}
+
+func TestADenialOfAnUnknownVerbIsRefused(t *testing.T) {
+	sc, err := Load("hot")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc.Clusters.Green.Deny = []Denial{{Verbs: []string{"get", "*"}, Resources: []string{"pods"}}}
+	if err := sc.check(); err != nil {
+		t.Errorf("known verbs: %v", err)
+	}
+	sc.Clusters.Green.Deny[0].Verbs[0] = "evict"
+	if err := sc.check(); err == nil || !strings.Contains(err.Error(), `clusters.green.deny: "evict" is no verb`) {
+		t.Errorf("got %v", err)
+	}
+}
