@@ -65,9 +65,14 @@ func (c *Client) header(ctx context.Context) (inv *Inventory, active bool, err e
 	}, found.Status == ekstypes.ClusterStatusActive, nil
 }
 
-// forbidden says what to allow when the API server refuses a read.
-func forbidden(verb, resource, cluster string, err error) error {
-	return fmt.Errorf("not allowed to %s %s in cluster %s: allow the caller's access entry the verb %s on %s in all namespaces (docs/permissions.md): %w", verb, resource, cluster, verb, resource, err)
+// forbidden says what to allow when the API server refuses a request in a namespace, or,
+// without one, across all of them.
+func forbidden(verb, resource, namespace, cluster string, err error) error {
+	where := "all namespaces"
+	if namespace != "" {
+		where = "namespace " + namespace
+	}
+	return fmt.Errorf("not allowed to %s %s in cluster %s: allow the caller's access entry the verb %s on %s in %s (docs/permissions.md): %w", verb, resource, cluster, verb, resource, where, err)
 }
 
 // unix is the zero time for a nil or zero one of the API.

@@ -44,7 +44,7 @@ func (c *Client) DialPod(ctx context.Context, namespace, pod string, port int) (
 			return nil, fmt.Errorf("connect to %s: %w", what, errLoading)
 		}
 		if apierrors.IsForbidden(err) {
-			return nil, forbidden("create", "pods/portforward", c.name, err)
+			return nil, forbidden("create", "pods/portforward", namespace, c.name, err)
 		}
 		return nil, fmt.Errorf("connect to %s: %w", what, err)
 	}

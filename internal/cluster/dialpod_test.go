@@ -210,7 +210,7 @@ func TestDialPodRefused(t *testing.T) {
 		is     func(error) bool
 		want   string
 	}{
-		"forbidden": {func(w http.ResponseWriter) { status(w, 403, metav1.StatusReasonForbidden) }, apierrors.IsForbidden, "verb create on pods/portforward"},
+		"forbidden": {func(w http.ResponseWriter) { status(w, 403, metav1.StatusReasonForbidden) }, apierrors.IsForbidden, "verb create on pods/portforward in namespace shop ("},
 		"no pod":    {func(w http.ResponseWriter) { status(w, 404, metav1.StatusReasonNotFound) }, apierrors.IsNotFound, "port 53 of pod shop/cart in cluster shop-green"},
 		"proxy":     {func(w http.ResponseWriter) { http.Error(w, "no upgrades here", http.StatusBadGateway) }, func(error) bool { return true }, "502 Bad Gateway: no upgrades here"},
 	} {

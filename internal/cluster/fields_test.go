@@ -287,10 +287,10 @@ func TestWhatIsKeptOfWorkloads(t *testing.T) {
 
 func TestForbiddenNamesVerbAndResource(t *testing.T) {
 	for path, want := range map[string]string{
-		"/api/v1/pods":                               "verb list on pods",
+		"/api/v1/pods":                               "verb list on pods in all namespaces (",
 		"/apis/policy/v1/poddisruptionbudgets":       "verb list on poddisruptionbudgets.policy",
 		"/apis/apps/v1/replicasets":                  "verb list on replicasets.apps",
-		"/api/v1/namespaces/shop/services/policy":    "verb get on services",
+		"/api/v1/namespaces/shop/services/policy":    "verb get on services in namespace shop (",
 		"/apis/scheduling.k8s.io/v1/priorityclasses": "verb list on priorityclasses.scheduling.k8s.io",
 	} {
 		w := newWorld(t)

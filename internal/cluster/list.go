@@ -54,7 +54,7 @@ func read[T any, P decodable[T]](ctx context.Context, b *bench, l list[T]) error
 		case isExpired(err) && !l.once && again < relists:
 			continue
 		case apierrors.IsForbidden(err):
-			return forbidden("list", l.resource, b.cluster, err)
+			return forbidden("list", l.resource, "", b.cluster, err)
 		}
 		return fmt.Errorf("list %s of cluster %s: %w", l.resource, b.cluster, err)
 	}

@@ -111,7 +111,7 @@ func (c *Client) readServices(ctx context.Context, h *hooks) error {
 			// The webhook fails whatever is restarted.
 			s = nil
 		case apierrors.IsForbidden(err):
-			return forbidden("get", "services", c.name, err)
+			return forbidden("get", "services", w.service.namespace, c.name, err)
 		case err != nil:
 			return fmt.Errorf("read service %s, which webhooks of cluster %s call: %w", w.service, c.name, err)
 		}
