@@ -90,7 +90,7 @@ func (c *campaign) tellPending(w *work, p podView, after time.Duration) error {
 		return nil
 	}
 	c.toldPending[p.UID] = true
-	return c.record(state.RecordWarning, fmt.Sprintf("%s: pod %s is Pending under the Fargate scheduler for %s; not deleted, since that may fail what it is part of: "+
+	return c.record(state.RecordWarning, fmt.Sprintf("%s: pod %s is Pending under the Fargate scheduler for at least %s; not deleted, since that may fail what it is part of: "+
 		"delete it by hand if its owner makes another one", w.name, p.Name, after.Round(time.Second)))
 }
 
@@ -105,7 +105,7 @@ func (c *campaign) makeAnew(ctx context.Context, w *work, p podView, after time.
 		return c.settle(seq, state.Rejected, w.name+": "+p.Name+" is another pod by now", landed{})
 	}
 	if err == nil {
-		err = c.record(state.RecordWarning, fmt.Sprintf("%s: pod %s was Pending under the Fargate scheduler for %s; deleted so that another one is made",
+		err = c.record(state.RecordWarning, fmt.Sprintf("%s: pod %s was Pending under the Fargate scheduler for at least %s; deleted so that another one is made",
 			w.name, p.Name, after.Round(time.Second)))
 		if err != nil {
 			return err

@@ -48,7 +48,7 @@ func TestPendingPodsOfWhatEndsAreLeft(t *testing.T) {
 				}
 				told := 0
 				for _, r := range b.journal.Records("") {
-					if r.Kind == state.RecordWarning && strings.Contains(r.Text, "pod part-1 is Pending under the Fargate scheduler for 1m") {
+					if r.Kind == state.RecordWarning && strings.Contains(r.Text, "pod part-1 is Pending under the Fargate scheduler for at least 1m") {
 						told++
 					}
 				}
