@@ -58,7 +58,7 @@ func (p part) look(path, journal string) string {
 // flags adds the flags of a command that runs a part alone.
 func (o *applyOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar((*string)(&o.part.side), "cluster", "", "the `SIDE` to work on (blue or green)")
+	f.Var(&onceValue{to: (*string)(&o.part.side)}, "cluster", "the `SIDE` to work on (blue or green)")
 	if err := cmd.MarkFlagRequired("cluster"); err != nil {
 		panic(fmt.Sprintf("%s: %v", cmd.Name(), err)) // the flag is declared above
 	}
@@ -140,9 +140,21 @@ func (s *session) identity(w *plan.World, fileSum, lineage string) (plan.Identit
 	return id, errors.Join(err, lerr)
 }
 
+// openRun refuses, before anything is asked, where a run of another part is open. What
+// is wrong with the journal itself is told by the one who opens it.
+func (a *applied) openRun() error {
+	records, from, _, err := readRun(a.path)
+	if err != nil || from != a.path || len(records) == 0 || records[0].Plan == nil {
+		return nil
+	}
+	if slices.ContainsFunc(records, func(r state.Record) bool { return r.Kind == state.RecordClosed }) {
+		return nil
+	}
+	return a.samePart(records[0].Plan, records)
+}
+
 // samePart refuses to go on with an open run of another part. apply goes on with any.
-func (a *applied) samePart(j *state.Journal) error {
-	p := j.Plan()
+func (a *applied) samePart(p *state.Plan, records []state.Record) error {
 	if a.o.part.operation == "" || a.o.part == partOf(p) {
 		return nil
 	}
@@ -152,7 +164,7 @@ func (a *applied) samePart(j *state.Journal) error {
 		what += " on " + string(open.side)
 	}
 	return &state.Stop{Code: state.ExitBlocked,
-		Why: fmt.Sprintf("run %s (%s) is open, and a pair has one run at a time\n%s", p.Run, what, run.SoFar(j.Records(""))),
+		Why: fmt.Sprintf("run %s (%s) is open, and a pair has one run at a time\n%s", p.Run, what, run.SoFar(records)),
 		Cure: statusCommand(a.o.path, a.o.state) + "\nto see where it stands, and to finish it first\n" +
 			open.command(a.o.path, a.o.state)}
 }

@@ -134,6 +134,12 @@ func TestARestartDoesNotTakeUpAnOpenRunsPutBack(t *testing.T) {
 		t.Errorf("exit %d, want 3 and no change\n%s", exit, out)
 	}
 	says(t, out, "(apply) is open", "eksbg apply "+box.PlanFile())
+	// It is told before consent is asked for.
+	out, exit = runOnce(t, box, nil, "restart", box.PlanFile(), "--cluster", "green")
+	if exit != 3 {
+		t.Errorf("without --yes: exit %d, want 3\n%s", exit, out)
+	}
+	says(t, out, "(apply) is open")
 	box.Heal("green")
 	applyExit(t, box, 5)
 }

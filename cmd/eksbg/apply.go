@@ -45,7 +45,7 @@ func newApplyCommand(s streams, runF func(context.Context, *applyOptions) error)
 			"When a run is open it goes on where that stands: the world is looked at again and\n" +
 			"only what is not done is done.",
 		Example: "  eksbg apply plans/shop-hot.yaml\n  eksbg apply plans/shop-hot.yaml --yes --approve cutover",
-		Args:    cobra.ExactArgs(1),
+		Args:    fileArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.path = args[0]
 			if runF != nil {
@@ -159,7 +159,7 @@ func (a *applied) load() error {
 	}
 	content, err := os.ReadFile(o.path)
 	if err != nil {
-		return fmt.Errorf("read the plan file: %w", err)
+		return notThere(fmt.Errorf("read the plan file: %w", err))
 	}
 	planPath := o.path
 	if err := o.ownPhases(); err != nil {
@@ -182,6 +182,9 @@ func (a *applied) load() error {
 	}
 	a.sum = sum(content)
 	a.path = journalPath(planPath, a.file.Name, o.state)
+	if err := a.openRun(); err != nil {
+		return err
+	}
 	if !o.yes && !o.interactive {
 		return &state.Stop{Code: state.ExitConsent, Why: "there is no terminal to ask on, and --yes was not given",
 			Cure: o.part.look(planPath, o.state) + "\n" + o.part.command(o.path, o.state) + " --yes"}

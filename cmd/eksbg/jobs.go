@@ -13,7 +13,7 @@ import (
 )
 
 func newJobsCommand(s streams, runF func(context.Context, *applyOptions) error) *cobra.Command {
-	cmd := &cobra.Command{Use: "jobs", Short: "Finished Jobs, which keep their Fargate node and address"}
+	cmd := group(&cobra.Command{Use: "jobs", Short: "Finished Jobs, which keep their Fargate node and address"})
 	cmd.AddCommand(newJobsCleanCommand(s, runF))
 	return cmd
 }
@@ -28,7 +28,7 @@ func newJobsCleanCommand(s streams, runF func(context.Context, *applyOptions) er
 			"history limits of a CronJob keep, and Jobs that another controller made, stay.\n" +
 			"It is a run of its own in the pair's journal; the same command goes on with it.",
 		Example: "  eksbg jobs clean plans/shop-hot.yaml --cluster green",
-		Args:    cobra.ExactArgs(1),
+		Args:    fileArg,
 		RunE:    o.runAlone(runF),
 	}
 	o.flags(cmd)

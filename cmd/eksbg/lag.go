@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,7 +14,6 @@ import (
 	"github.com/eksbg/eksbg/internal/aws"
 	"github.com/eksbg/eksbg/internal/cluster"
 	"github.com/eksbg/eksbg/internal/plan"
-	"github.com/eksbg/eksbg/internal/planfile"
 	"github.com/eksbg/eksbg/internal/restart"
 	"github.com/eksbg/eksbg/internal/restart/survey"
 	"github.com/eksbg/eksbg/internal/run"
@@ -37,7 +37,7 @@ func newLagCommand(s streams, runF func(context.Context, *lagOptions) error) *co
 		Long: "Lists every unfinished pod on a node whose kubelet minor is below its control\n" +
 			"plane's, by owner, in the order in which `eksbg restart` takes them. Changes nothing.",
 		Example: "  eksbg lag plans/shop-hot.yaml\n  eksbg lag plans/shop-hot.yaml --cluster green -o json",
-		Args:    cobra.ExactArgs(1),
+		Args:    fileArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.path = args[0]
 			if runF != nil {
@@ -47,7 +47,7 @@ func newLagCommand(s streams, runF func(context.Context, *lagOptions) error) *co
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.cluster, "cluster", "", "look at one `SIDE` only (blue or green)")
+	f.Var(&onceValue{to: &o.cluster}, "cluster", "look at one `SIDE` only (blue or green)")
 	f.StringVarP(&o.output, "output", "o", "text", "text or json")
 	f.BoolVar(&o.detailed, "detailed-exitcode", false, "exit 2 when something lags")
 	return cmd
@@ -101,11 +101,19 @@ func runLag(ctx context.Context, o *lagOptions) error {
 
 // unknown is the stop for what could not be read: that it lags is not excluded.
 func (l *lagging) unknown() *state.Stop {
-	stop := &state.Stop{Code: state.ExitBlocked, Cure: "check the network and the access to the cluster, then run the same command again"}
+	var sides []string
+	var errs []error
+	denied := true
 	for _, side := range l.sides {
 		if err := l.unread[side]; err != nil {
-			stop.Why, stop.Cause = fmt.Sprintf("what lags on %s is unknown", side), err
+			sides, errs = append(sides, string(side)), append(errs, err)
+			denied = denied && notAllowed(err)
 		}
+	}
+	stop := &state.Stop{Code: state.ExitBlocked, Cause: errors.Join(errs...), Cure: cureNotAllowed,
+		Why: fmt.Sprintf("what lags on %s is unknown", strings.Join(sides, " and "))}
+	if !denied {
+		stop.Cure = "check the network and the access to the cluster, then run the same command again"
 	}
 	return stop
 }
@@ -127,7 +135,7 @@ func readLag(ctx context.Context, o *lagOptions) (*lagging, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := planfile.Load(o.path)
+	f, err := loadPlanFile(o.path)
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +188,7 @@ func (s *session) lag(ctx context.Context, sides []state.Side) (*lagging, error)
 	}
 	live, lerr := s.live(ctx)
 	wg.Wait()
-	if err := l.none(ctx); err != nil {
+	if err := l.over(ctx); err != nil {
 		return nil, err
 	}
 	if lerr != nil {
@@ -203,9 +211,9 @@ func (s *session) lag(ctx context.Context, sides []state.Side) (*lagging, error)
 	return l, nil
 }
 
-// none is the error where no cluster at all could be read, or where the whole command
-// ends: it was interrupted, or the credentials are over.
-func (l *lagging) none(ctx context.Context) error {
+// over is the error where the whole command ends: it was interrupted, or the credentials
+// are over.
+func (l *lagging) over(ctx context.Context) error {
 	var errs []error
 	over := ctx.Err() != nil
 	for _, side := range l.sides {
@@ -214,7 +222,7 @@ func (l *lagging) none(ctx context.Context) error {
 			over = over || aws.IsExpired(err)
 		}
 	}
-	if over || len(errs) == len(l.sides) {
+	if over {
 		return errors.Join(errs...)
 	}
 	return nil

@@ -19,7 +19,7 @@ func newRestartCommand(s streams, runF func(context.Context, *applyOptions) erro
 			"On the cluster that gets traffic it needs --approve restart-live. Where the plan file\n" +
 			"says restart.finishedJobs: delete, finished Jobs and pods are deleted first.",
 		Example: "  eksbg restart plans/shop-hot.yaml --cluster green\n  eksbg restart plans/shop-hot.yaml --cluster blue --yes --approve restart-live",
-		Args:    cobra.ExactArgs(1),
+		Args:    fileArg,
 		RunE:    o.runAlone(runF),
 	}
 	o.flags(cmd)

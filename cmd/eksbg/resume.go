@@ -30,7 +30,7 @@ func (a *applied) archive(j *state.Journal) error {
 // A put-back that is due waits for none of them (semantics 12, 14): it is made to the
 // entrances that the run itself recorded.
 func (a *applied) mayResume(ctx context.Context, j *state.Journal) error {
-	if err := a.samePart(j); err != nil {
+	if err := a.samePart(j.Plan(), j.Records("")); err != nil {
 		return err
 	}
 	if _, due := cutover.PutBackDue(j); due {

@@ -79,11 +79,12 @@ func report(s streams, root *cobra.Command, args []string, err error) int {
 		return int(quiet)
 	}
 	stop := asStop(err)
-	if strings.HasPrefix(err.Error(), "unknown ") || strings.Contains(err.Error(), " arg(s)") || strings.HasPrefix(err.Error(), "invalid argument") {
-		stop.Cure = "see " + root.CommandPath() + " --help"
+	cmd := commandOf(root, args)
+	if isUsage(err) {
+		stop.Cure = "see " + cmd.CommandPath() + " --help"
 	}
 	if wantsJSON(args) {
-		_ = (&document{command: strings.Join(commandOf(args), " ")}).write(s, nil, "", stop) // the exit code says the same
+		refused(s, cmd, stop)
 		return int(stop.Code)
 	}
 	fmt.Fprintln(s.err)
@@ -106,16 +107,6 @@ func wantsJSON(args []string) bool {
 		}
 	}
 	return false
-}
-
-// commandOf is the first word that is no flag.
-func commandOf(args []string) []string {
-	for _, a := range args {
-		if !strings.HasPrefix(a, "-") {
-			return []string{a}
-		}
-	}
-	return nil
 }
 
 // excerpt strips control characters and keeps the blanks that carets stand on.

@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/route53"
 	"github.com/aws/aws-sdk-go-v2/service/servicequotas"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/eksbg/eksbg/internal/aws"
 	"github.com/eksbg/eksbg/internal/cluster"
@@ -262,8 +263,23 @@ func (s *session) explain(ctx context.Context, err error) error {
 	case aws.IsExpired(err):
 		return &state.Stop{Code: state.ExitResumable, Why: "the AWS credentials have expired", Cause: err,
 			Cure: s.login(state.Both) + "\nthen run the same command again"}
+	case !errors.As(err, &cause) && notAllowed(err):
+		return &state.Stop{Code: state.ExitBlocked, Why: "a permission is missing", Cause: err, Cure: cureNotAllowed}
 	}
 	return err
+}
+
+// cureNotAllowed is for a refusal that itself says what is missing.
+const cureNotAllowed = "allow the caller what it says (docs/permissions.md), then run the same command again"
+
+// notAllowed tells whether AWS or an API server knows the caller and refuses; credentials
+// that it does not take are no missing permission.
+func notAllowed(err error) bool {
+	switch aws.ErrorCode(err) {
+	case "UnrecognizedClientException", "InvalidClientTokenId", "SignatureDoesNotMatch", "InvalidSignatureException", "MissingAuthenticationToken", "AuthFailure":
+		return false
+	}
+	return aws.IsDenied(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
 }
 
 // verify holds an open run against the clusters that the plan file names now. Traffic

@@ -25,7 +25,7 @@ func newStatusCommand(s streams, runF func(context.Context, *statusOptions) erro
 	cmd := &cobra.Command{
 		Use:   "status FILE",
 		Short: "Say where the run of a plan file is; works while another process runs it",
-		Args:  cobra.ExactArgs(1),
+		Args:  fileArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.path = args[0]
 			if runF != nil {
@@ -43,7 +43,7 @@ func runStatus(o *statusOptions) error {
 	if o.output != "text" && o.output != "json" {
 		return fmt.Errorf("-o %s: text or json", o.output)
 	}
-	f, err := planfile.Load(o.path)
+	f, err := loadPlanFile(o.path)
 	if err != nil {
 		return o.fail(err)
 	}

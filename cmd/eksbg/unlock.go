@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 
 	"github.com/spf13/cobra"
 
 	"github.com/eksbg/eksbg/internal/aws"
 	"github.com/eksbg/eksbg/internal/lease"
-	"github.com/eksbg/eksbg/internal/planfile"
 	"github.com/eksbg/eksbg/internal/run"
 	"github.com/eksbg/eksbg/internal/state"
 )
@@ -33,7 +34,7 @@ func newUnlockCommand(s streams, runF func(context.Context, *unlockOptions) erro
 			"takes the locks away exactly as they were shown. Seldom needed: a lock that nobody\n" +
 			"renews is free after a minute by itself. A process that lives after all stops with\n" +
 			"exit 6 when it reads that its lock is gone, up to 20 seconds later.",
-		Args: cobra.ExactArgs(1),
+		Args: fileArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.path = args[0]
 			if runF != nil {
@@ -84,9 +85,14 @@ func (o *unlockOptions) unlock(ctx context.Context, l *locked) error {
 	if o.output != "text" && o.output != "json" {
 		return fmt.Errorf("-o %s: text or json", o.output)
 	}
-	f, err := planfile.Load(o.path)
+	f, err := loadPlanFile(o.path)
 	if err != nil {
 		return err
+	}
+	if o.state != "" { // it may have no journal yet
+		if _, err := os.Stat(filepath.Dir(o.state)); err != nil {
+			return fmt.Errorf("--state %s: its folder cannot be read: %w", o.state, err)
+		}
 	}
 	l.journal = journalPath(o.path, f.Name, o.state)
 	l.local, l.busy = state.Holder(l.journal)

@@ -117,7 +117,10 @@ func TestUnlockPrintsOneDocument(t *testing.T) {
 	if err := box.Faults().Add(wire.Fault{Call: "k8s:get leases", Status: 403, Error: "Forbidden", Message: "not yours"}); err != nil {
 		t.Fatal(err)
 	}
-	doc = unlockJSON(t, box, 1, box.PlanFile(), "--yes")
+	doc = unlockJSON(t, box, 3, box.PlanFile(), "--yes")
+	if !strings.Contains(doc.Cure, "get, create and update leases") {
+		t.Errorf("cure %q", doc.Cure)
+	}
 	box.Faults().Clear()
 	unknown := 0
 	for _, c := range doc.Clusters {

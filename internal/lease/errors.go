@@ -67,11 +67,16 @@ func explain(cluster string, err error) error {
 	case err == nil:
 		return nil
 	case apierrors.IsForbidden(err):
-		return &state.Stop{Code: state.ExitBlocked, Cause: err,
-			Why:  "not allowed to take the lock in cluster " + cluster,
-			Cure: "allow the caller to get, create and update leases of coordination.k8s.io in " + Namespace + " (docs/permissions.md)"}
+		return forbidden("take", cluster, err)
 	}
 	return fmt.Errorf("take the lock in cluster %s: %w", cluster, err)
+}
+
+// forbidden is the stop where an API server refuses what has to be done with the Lease.
+func forbidden(what, cluster string, err error) error {
+	return &state.Stop{Code: state.ExitBlocked, Cause: err,
+		Why:  "not allowed to " + what + " the lock in cluster " + cluster,
+		Cure: "allow the caller to get, create and update leases of coordination.k8s.io in " + Namespace + " (docs/permissions.md)"}
 }
 
 // unsettled says that each write of the Lease met another one than the one just read,

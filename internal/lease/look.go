@@ -29,6 +29,9 @@ func Inspect(ctx context.Context, c Cluster) (*Found, error) {
 	if apierrors.IsNotFound(err) {
 		return &Found{Cluster: c}, nil
 	}
+	if apierrors.IsForbidden(err) {
+		return nil, forbidden("read", c.Name, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read the lock in cluster %s: %w", c.Name, err)
 	}
