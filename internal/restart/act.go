@@ -110,7 +110,9 @@ func (r *Restart) Act(ctx context.Context, rec state.Recorder) (err error) {
 	}
 	maps.DeleteFunc(c.owners, func(_ string, worked bool) bool { return !worked })
 	defer func() {
+		ended := c.stopReading()
 		err = c.putBack(ctx, err)
+		ended()
 		if c.mirror != nil {
 			c.mirror.close()
 		}
@@ -315,6 +317,8 @@ func (c *campaign) pauseFor(ctx context.Context, other <-chan struct{}, until ti
 	case <-ctx.Done():
 		return interrupted(ctx)
 	case <-c.mirror.wake:
+	case got := <-c.fargate.result:
+		c.fargate.came = &got
 	case <-other:
 	case <-timer.C():
 	}

@@ -7,67 +7,29 @@ import (
 	"strings"
 	"time"
 
-	"github.com/eksbg/eksbg/internal/aws"
 	"github.com/eksbg/eksbg/internal/fargate"
 	"github.com/eksbg/eksbg/internal/restart/survey"
 	"github.com/eksbg/eksbg/internal/state"
 )
 
-// roomEvery is the shortest time between two reads of Fargate's room while something
-// waits for it.
-const roomEvery = 30 * time.Second
-
 // capacity is what Fargate has left, as last read, and the bucket of its launch rate:
 // it holds Burst tokens, fills by PerSecond, and each pod takes one.
 type capacity struct {
-	room   fargate.Room
-	at     time.Time
+	room fargate.Room
+	// known is true once it was read, or could not be.
+	known  bool
 	tokens float64
 	filled time.Time
 	warned bool
-}
-
-// readRoom reads Fargate's room, not more often than roomEvery. What cannot be read
-// bounds nothing; that is recorded once.
-func (c *campaign) readRoom(ctx context.Context) error {
-	f, now := &c.fargate, c.Clock.Now()
-	if !f.at.IsZero() && (c.Room == nil || now.Sub(f.at) < roomEvery) {
-		return nil
-	}
-	first := f.at.IsZero()
-	f.at = now
-	if c.Room == nil {
-		f.room = survey.Unbounded(c.MaxParallel).Room
-		return nil
-	}
-	room, err := c.Room(ctx)
-	switch {
-	case ctx.Err() != nil:
-		return interrupted(ctx)
-	case aws.IsExpired(err):
-		return fmt.Errorf("read what Fargate has room for: %w", err)
-	case err != nil:
-		room = survey.Unbounded(c.MaxParallel).Room
-		room.Missing = []string{err.Error()}
-	}
-	text := "Fargate's limits could not all be read and do not bound this restart: "
-	if !first && len(room.Missing) > 0 {
-		text = "Fargate's limits could not all be read this time; where they were read before, that goes on to bound this restart: "
-		room = withLast(room, f.room)
-	}
-	f.room = room
-	if first {
-		f.tokens, f.filled = float64(room.Burst), now
-	}
-	if len(room.Missing) == 0 || f.warned {
-		return nil
-	}
-	f.warned = true
-	text += state.Clean(strings.Join(room.Missing, "; "))
-	if err := c.rec.Record(state.Record{Kind: state.RecordWarning, Text: text}); err != nil {
-		return fmt.Errorf("record what could not be read: %w", err)
-	}
-	return nil
+	// result gives what the read that is under way gives, nil for none; came is what was
+	// received of it and is not taken yet. cancel ends the read, begun is when it began.
+	result chan reading
+	came   *reading
+	cancel context.CancelFunc
+	begun  time.Time
+	// next is when the next read is due, pause how long after the last one.
+	next  time.Time
+	pause time.Duration
 }
 
 // withLast gives a room in which what could not be read now is as it was last read: that
@@ -123,7 +85,8 @@ func (c *campaign) admit(ctx context.Context) error {
 			c.waits, c.starved = nil, time.Time{}
 			return nil
 		}
-		if err := c.readRoom(ctx); err != nil {
+		known, err := c.readRoom(ctx)
+		if err != nil || !known {
 			return err
 		}
 		now := c.Clock.Now()
@@ -247,6 +210,9 @@ func (c *campaign) starve(todo []survey.Item, limits survey.Limits) error {
 // admitAt is when admission has to be tried again though nothing ends: launch tokens
 // fill, and room may have come free. The zero time for not at all.
 func (c *campaign) admitAt() time.Time {
+	if c.fargate.result != nil && !c.fargate.known {
+		return c.fargate.begun.Add(roomFirst)
+	}
 	if len(c.waits) == 0 {
 		return time.Time{}
 	}

@@ -31,7 +31,7 @@ func (c *campaign) wave(ctx context.Context, todo []*work) error {
 		if err != nil {
 			return err
 		}
-		if again || ended || limits || c.admitDue() {
+		if again || ended || limits || c.roomCame() || c.admitDue() {
 			if err := c.admit(ctx); err != nil {
 				return err
 			}
@@ -260,6 +260,9 @@ func (c *campaign) progress() string {
 		parts = append(parts, "old pods of "+plural(leaving, "workload")+" terminate")
 	}
 	complaint, _ := c.mirror.trouble()
+	if f := &c.fargate; f.result != nil && !f.known && c.Clock.Since(f.begun) >= c.Heartbeat {
+		hold = "what Fargate has room for is being read"
+	}
 	for _, text := range []string{newest, hold, complaint} {
 		if text != "" {
 			parts = append(parts, text)
