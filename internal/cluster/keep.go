@@ -26,7 +26,7 @@ var (
 // The labels, annotations and conditions of nodes that are used by themselves; those of pods that selectors
 // use come on top.
 var (
-	podKeys      = []string{labelProfile, annotationCapacity, mirrorAnnotation}
+	podKeys      = []string{labelProfile, AnnotationCapacity, mirrorAnnotation}
 	nodeKeys     = []string{labelCompute, labelProfile, labelOldZone, corev1.LabelTopologyZone, string(corev1.NodeReady)}
 	workloadKeys = []string{RestartedAtAnnotation, SurgeAnnotation}
 	cronJobKeys  = []string{SuspendAnnotation}

@@ -17,8 +17,8 @@ const (
 )
 
 const (
-	// annotationCapacity is what Fargate says that it provisioned for a pod.
-	annotationCapacity = "CapacityProvisioned"
+	// AnnotationCapacity is what Fargate says that it provisioned for a pod.
+	AnnotationCapacity = "CapacityProvisioned"
 	// mostCPU is far more vCPU than Fargate has for one pod (16).
 	mostCPU = 1 << 20
 )
@@ -56,7 +56,7 @@ func pod(p *corev1.Pod) Pod {
 		Phase: string(p.Status.Phase), Terminating: p.DeletionTimestamp != nil,
 		Finished: p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
 		Owner:    direct(p), CreatedAt: p.CreationTimestamp.Time, StartTime: unix(p.Status.StartTime),
-		Profile: p.Labels[labelProfile], MilliCPU: provisioned(p.Annotations[annotationCapacity]),
+		Profile: p.Labels[labelProfile], MilliCPU: provisioned(p.Annotations[AnnotationCapacity]),
 		Once: p.Spec.RestartPolicy == corev1.RestartPolicyNever || p.Spec.RestartPolicy == corev1.RestartPolicyOnFailure,
 	}
 	out.Static = isNode(out.Owner)
@@ -75,6 +75,12 @@ func pod(p *corev1.Pod) Pod {
 		}
 	}
 	return out
+}
+
+// Provisioned is what Fargate provisioned for a pod with the annotations, in thousandths
+// of a vCPU; 0 where that is not said.
+func Provisioned(annotations map[string]string) int32 {
+	return provisioned(annotations[AnnotationCapacity])
 }
 
 // provisioned is the vCPU part of the annotation CapacityProvisioned, such as

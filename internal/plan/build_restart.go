@@ -40,7 +40,7 @@ func (b *Builder) restartStep(ctx context.Context, spec state.StepSpec) (run.Ste
 		Resolve: r.Resolve, CronJobs: r.CronJobs, JobTimeout: r.JobTimeout.D(), Pending: r.Pending.D(),
 	}
 	if b.Sources.Room != nil {
-		d.Room = func(ctx context.Context) (fargate.Room, error) { return b.roomOf(ctx, spec.Side) }
+		d.Room = func(ctx context.Context, use restart.Use) (fargate.Room, error) { return b.roomOf(ctx, spec.Side, use) }
 	}
 	if d.Live {
 		return restart.New(spec, d), nil
@@ -94,9 +94,9 @@ func (b *Builder) identities() map[state.Side]preflight.Inventory {
 	return out
 }
 
-// takenBy is what a side takes of Fargate.
-func (b *Builder) takenBy(ctx context.Context, side state.Side) (taken, error) {
-	t, err := b.looks().used(ctx, side)
+// takenBy is what a side takes of Fargate, as read says.
+func takenBy(ctx context.Context, side state.Side, read func(context.Context, state.Side) (taken, error)) (taken, error) {
+	t, err := read(ctx, side)
 	if err != nil {
 		return taken{}, fmt.Errorf("count the pods of %s against the vCPU quota: %w", side, err)
 	}
@@ -105,11 +105,18 @@ func (b *Builder) takenBy(ctx context.Context, side state.Side) (taken, error) {
 
 // roomOf reads what Fargate has left for a side. Both sides count against the quota; one
 // that lies in another account makes the room look smaller than it is, which delays and
-// breaks nothing.
-func (b *Builder) roomOf(ctx context.Context, side state.Side) (fargate.Room, error) {
-	used := 0
+// breaks nothing. The side itself says what it uses; the other one is counted again, not
+// often, while the quota is short.
+func (b *Builder) roomOf(ctx context.Context, side state.Side, use restart.Use) (fargate.Room, error) {
+	used, read := use.MilliCPU, b.looks().used
+	if use.Short {
+		read = b.looks().counted
+	}
 	for _, other := range state.Sides {
-		t, err := b.takenBy(ctx, other)
+		if other == side {
+			continue
+		}
+		t, err := takenBy(ctx, other, read)
 		if err != nil {
 			return fargate.Room{}, err
 		}
@@ -136,10 +143,11 @@ func (b *Builder) roomChecks() []preflight.Check {
 }
 
 func (b *Builder) checkRoom(ctx context.Context, side state.Side) ([]state.Finding, error) {
-	if t, err := b.takenBy(ctx, side); err != nil || !t.fargate {
+	t, err := takenBy(ctx, side, b.looks().used)
+	if err != nil || !t.fargate {
 		return nil, err
 	}
-	room, err := b.roomOf(ctx, side)
+	room, err := b.roomOf(ctx, side, restart.Use{MilliCPU: t.milliCPU})
 	if err != nil {
 		return nil, err
 	}

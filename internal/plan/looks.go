@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/eksbg/eksbg/internal/aws"
 	"github.com/eksbg/eksbg/internal/cluster"
 	"github.com/eksbg/eksbg/internal/preflight"
 	"github.com/eksbg/eksbg/internal/run"
@@ -44,6 +45,8 @@ type look struct {
 type taken struct {
 	milliCPU int
 	fargate  bool
+	// at is when it was last counted, or tried to.
+	at time.Time
 }
 
 // NewLooks makes the looks of a process; read lists each side's cluster.
@@ -64,7 +67,7 @@ func (l *Looks) Anew(side state.Side) preflight.Inventory {
 		}
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.taken[side] = taken{MilliCPU(inv), UsesFargate(inv)}
+		l.taken[side] = taken{MilliCPU(inv), UsesFargate(inv), at}
 		if l.changes == before {
 			l.last[side] = look{inv, at}
 		}
@@ -120,11 +123,45 @@ func (l *Looks) used(ctx context.Context, side state.Side) (taken, error) {
 	if ok {
 		return t, nil
 	}
+	at := l.clock.Now()
 	inv, err := l.Anew(side)(ctx)
 	if err != nil {
 		return taken{}, err
 	}
-	return taken{MilliCPU(inv), UsesFargate(inv)}, nil
+	return taken{MilliCPU(inv), UsesFargate(inv), at}, nil
+}
+
+const (
+	// countedAnew is the shortest time between two counts of what a cluster takes, and
+	// countLimit how long one may take.
+	countedAnew = 10 * time.Minute
+	countLimit  = time.Minute
+)
+
+// counted is used, but lists the side's cluster again where that was last done, or tried,
+// ten minutes ago. Where that fails it gives what was counted last.
+func (l *Looks) counted(ctx context.Context, side state.Side) (taken, error) {
+	t, err := l.used(ctx, side)
+	now := l.clock.Now()
+	if err != nil || now.Sub(t.at) < countedAnew {
+		return t, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, countLimit)
+	defer cancel()
+	inv, err := l.read[side](bounded)
+	switch {
+	case ctx.Err() != nil:
+		return taken{}, context.Cause(ctx)
+	case aws.IsExpired(err):
+		return taken{}, err
+	case err == nil:
+		t.milliCPU, t.fargate = MilliCPU(inv), UsesFargate(inv)
+	}
+	t.at = now
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.taken[side] = t
+	return t, nil
 }
 
 // Changed says that something is changed now: nothing that was read before is handed on.

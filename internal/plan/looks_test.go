@@ -3,13 +3,16 @@ package plan
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/eksbg/eksbg/internal/cluster"
+	"github.com/eksbg/eksbg/internal/fargate"
 	"github.com/eksbg/eksbg/internal/preflight"
+	"github.com/eksbg/eksbg/internal/restart"
 	"github.com/eksbg/eksbg/internal/state"
 )
 
@@ -19,6 +22,8 @@ type lister struct {
 	// meanwhile happens while a list is read; err is what it ends with.
 	meanwhile func()
 	err       error
+	// pods is how many a cluster has; 0 is one.
+	pods int
 }
 
 func newLooks(clk *clocktesting.FakeClock) (*Looks, *lister) {
@@ -33,7 +38,7 @@ func newLooks(clk *clocktesting.FakeClock) (*Looks, *lister) {
 			if l.err != nil {
 				return nil, l.err
 			}
-			return &cluster.Inventory{Name: string(side), Pods: []cluster.Pod{{MilliCPU: 250}}}, nil
+			return &cluster.Inventory{Name: string(side), Pods: slices.Repeat([]cluster.Pod{{MilliCPU: 250}}, max(1, l.pods))}, nil
 		}
 	}
 	return NewLooks(clk, read), l
@@ -164,5 +169,69 @@ func TestChangesEndTheHandingOn(t *testing.T) {
 				t.Error("the guard was not asked")
 			}
 		})
+	}
+}
+
+// While the quota is short what a side uses is listed again, every ten minutes at most;
+// what cannot be listed is as it was.
+func TestWhatIsUsedIsCountedAnewNowAndThen(t *testing.T) {
+	clk := clocktesting.NewFakeClock(time.Unix(1e9, 0))
+	l, li := newLooks(clk)
+	count := func(when string, want, lists int) {
+		t.Helper()
+		got, err := l.counted(t.Context(), state.Blue)
+		if err != nil || got.milliCPU != want || li.lists[state.Blue] != lists {
+			t.Errorf("%s: %+v after %d lists (%v), want %d after %d", when, got, li.lists[state.Blue], err, want, lists)
+		}
+	}
+	count("first", 250, 1)
+	li.pods = 3
+	clk.Step(countedAnew - 1)
+	count("nearly ten minutes later", 250, 1)
+	clk.Step(1)
+	count("ten minutes later", 750, 2)
+	count("right after", 750, 2)
+	li.err = errors.New("away")
+	clk.Step(countedAnew)
+	count("away", 750, 3)
+	count("still away", 750, 3)
+	if l.Recent(state.Blue)() != nil {
+		t.Error("what was only counted is kept")
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	clk.Step(countedAnew)
+	if _, err := l.counted(ctx, state.Blue); !errors.Is(err, context.Canceled) {
+		t.Errorf("stopped: %v", err)
+	}
+}
+
+// What the restarted side uses it says itself; the other one is counted again only while
+// the quota is short.
+func TestWhatTheRoomIsReadWith(t *testing.T) {
+	clk := clocktesting.NewFakeClock(time.Unix(1e9, 0))
+	l, li := newLooks(clk)
+	var used int
+	b := &Builder{Sources: Sources{Looks: l, Room: func(_ context.Context, side state.Side, n int) (fargate.Room, error) {
+		if side != state.Green {
+			t.Errorf("asked for %s", side)
+		}
+		used = n
+		return fargate.Room{}, nil
+	}}}
+	for _, tt := range []struct {
+		use         restart.Use
+		want, lists int
+	}{
+		{restart.Use{MilliCPU: 1000}, 1250, 1},
+		{restart.Use{MilliCPU: 3000}, 3250, 1},
+		{restart.Use{MilliCPU: 3000, Short: true}, 4000, 2},
+		{restart.Use{MilliCPU: 2000}, 3000, 2},
+	} {
+		if _, err := b.roomOf(t.Context(), state.Green, tt.use); err != nil || used != tt.want || li.lists[state.Blue] != tt.lists || li.lists[state.Green] != 0 {
+			t.Errorf("%+v: %d used, lists %v (%v)", tt.use, used, li.lists, err)
+		}
+		li.pods = 4
+		clk.Step(countedAnew)
 	}
 }

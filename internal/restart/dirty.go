@@ -4,6 +4,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/eksbg/eksbg/internal/cluster"
 )
 
 // changed is called for every event: it marks what the object belongs to, so that an
@@ -88,6 +90,17 @@ func (m *mirror) take() (keys map[string]bool, limits bool) {
 	keys, limits = m.dirty, m.limits
 	m.dirty, m.limits = map[string]bool{}, false
 	return keys, limits
+}
+
+// milliCPU is what Fargate provisioned for the pods, finished ones too: they count for the
+// quota as long as they are there.
+func (m *mirror) milliCPU() (n int) {
+	for _, obj := range m.pods.GetStore().List() {
+		if p, ok := obj.(*corev1.Pod); ok {
+			n += int(cluster.Provisioned(p.Annotations))
+		}
+	}
+	return n
 }
 
 // count gives the unfinished pods of the cluster and how many of them are on nodes

@@ -52,7 +52,7 @@ func TestTerminatingPodsKeepTheirAddresses(t *testing.T) {
 			b.deployment("shop", "late", 3, oldKubelet)
 			b.linger[cart], b.linger["shop/Deployment/late"] = true, true
 			b.profiled()
-			b.deps.Room = func(context.Context) (fargate.Room, error) { return room(free), nil }
+			b.deps.Room = func(context.Context, Use) (fargate.Room, error) { return room(free), nil }
 			end := b.held(t.Context())
 			if n := len(b.restarts("shop/Deployment/pay")); len(b.restarts("shop/Deployment/late")) != 1 || n != want {
 				t.Errorf("%d free addresses: pay begun %d times, want %d", free, n, want)

@@ -46,7 +46,7 @@ func TestRoomBoundsTheWave(t *testing.T) {
 			b.gate[fmt.Sprint("shop/ReplicaSet/w", i)] = make(chan struct{})
 		}
 		b.profiled()
-		b.deps.Room = func(context.Context) (fargate.Room, error) { return room(2), nil }
+		b.deps.Room = func(context.Context, Use) (fargate.Room, error) { return room(2), nil }
 		end := b.held(t.Context())
 		if n := b.begun(); n != 2 {
 			t.Errorf("%d at once with 2 free addresses", n)
@@ -69,7 +69,7 @@ func TestNoRoomAtAllStops(t *testing.T) {
 		b.profiled()
 		b.deps.Timeout = 10 * time.Minute
 		reads := 0
-		b.deps.Room = func(context.Context) (fargate.Room, error) { reads++; return room(0), nil }
+		b.deps.Room = func(context.Context, Use) (fargate.Room, error) { reads++; return room(0), nil }
 		stop := stopOf(t, b.drive(t.Context()))
 		if stop.Code != state.ExitResumable || !strings.Contains(stop.Why, "nothing can begin for 10m0s:") || !strings.Contains(stop.Why, set+": needs 1 free address") ||
 			!strings.Contains(stop.Why, "have 0 free") {
@@ -82,7 +82,7 @@ func TestNoRoomAtAllStops(t *testing.T) {
 			t.Errorf("not said meanwhile: %q", b.journal.waits)
 		}
 		// Free again, it goes on.
-		b.deps.Room = func(context.Context) (fargate.Room, error) { return room(1), nil }
+		b.deps.Room = func(context.Context, Use) (fargate.Room, error) { return room(1), nil }
 		if err := b.drive(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +94,7 @@ func TestRoomThatComesFreeIsTaken(t *testing.T) {
 		b.deployment("shop", "cart", 2, oldKubelet)
 		b.profiled()
 		begin := b.clock.Now()
-		b.deps.Room = func(context.Context) (fargate.Room, error) {
+		b.deps.Room = func(context.Context, Use) (fargate.Room, error) {
 			if b.clock.Since(begin) < 5*time.Minute {
 				return room(0), nil
 			}
@@ -110,11 +110,11 @@ func TestRoomThatComesFreeIsTaken(t *testing.T) {
 }
 
 func TestUnreadableRoomBoundsNothingAndIsSaidOnce(t *testing.T) {
-	for name, read := range map[string]func(context.Context) (fargate.Room, error){
-		"an error": func(context.Context) (fargate.Room, error) {
+	for name, read := range map[string]func(context.Context, Use) (fargate.Room, error){
+		"an error": func(context.Context, Use) (fargate.Room, error) {
 			return fargate.Room{}, errors.New("AccessDenied: servicequotas")
 		},
-		"missing": func(context.Context) (fargate.Room, error) {
+		"missing": func(context.Context, Use) (fargate.Room, error) {
 			return fargate.Room{MilliCPU: fargate.Unknown, Burst: fargate.Unknown, PerSecond: fargate.Unknown, Missing: []string{"AccessDenied: servicequotas"}}, nil
 		},
 	} {
@@ -163,7 +163,7 @@ func TestRoomThatCannotBeReadAgainStillBounds(t *testing.T) {
 				b.profiled()
 				b.deps.Timeout = 5 * time.Minute
 				reads := 0
-				b.deps.Room = func(context.Context) (fargate.Room, error) {
+				b.deps.Room = func(context.Context, Use) (fargate.Room, error) {
 					if reads++; reads == 1 {
 						return room(0), nil
 					}
@@ -200,7 +200,7 @@ func TestLaunchRate(t *testing.T) {
 		b.profiled()
 		full := room(100)
 		full.Burst, full.PerSecond = 4, 1
-		b.deps.Room = func(context.Context) (fargate.Room, error) { return full, nil }
+		b.deps.Room = func(context.Context, Use) (fargate.Room, error) { return full, nil }
 		end := b.held(t.Context())
 		if n := b.begun(); n != 4 {
 			t.Errorf("%d begun at once, the burst is 4", n)

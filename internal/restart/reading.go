@@ -31,7 +31,7 @@ type reading struct {
 // readRoom has Fargate's room read where that is due, and takes what was read. It waits
 // for nothing: the read goes on beside the wave, which it wakes. known is false until the
 // first read has ended; from then on the room is as last read.
-func (c *campaign) readRoom(ctx context.Context) (known bool, err error) {
+func (c *campaign) readRoom(ctx context.Context, active, todo []survey.Item) (known bool, err error) {
 	f, now := &c.fargate, c.Clock.Now()
 	switch {
 	case c.Room == nil:
@@ -42,7 +42,7 @@ func (c *campaign) readRoom(ctx context.Context) (known bool, err error) {
 			return false, err
 		}
 	case f.result == nil && !now.Before(f.next):
-		c.beginReading(ctx)
+		c.beginReading(ctx, Use{MilliCPU: c.milliCPU(), Short: f.known && survey.ShortOfVCPU(active, todo, f.room)})
 	case !f.known && !now.Before(f.begun.Add(roomFirst)):
 		err := fmt.Errorf("no answer within %s", roomFirst)
 		return true, c.useRoom(reading{err: err})
@@ -51,14 +51,26 @@ func (c *campaign) readRoom(ctx context.Context) (known bool, err error) {
 }
 
 // beginReading begins a read; it ends with the campaign at the latest.
-func (c *campaign) beginReading(ctx context.Context) {
+func (c *campaign) beginReading(ctx context.Context, use Use) {
 	f, result := &c.fargate, make(chan reading, 1)
 	ctx, f.cancel = context.WithCancel(ctx)
 	f.result, f.begun = result, c.Clock.Now()
 	go func() {
-		room, err := c.Room(ctx)
+		room, err := c.Room(ctx, use)
 		result <- reading{room, err}
 	}()
+}
+
+// milliCPU is what the cluster's pods take of the vCPU quota, as the watches show it. What
+// works under way have beyond their owners' numbers is left out: admission counts it.
+func (c *campaign) milliCPU() int {
+	n := c.mirror.milliCPU()
+	for _, w := range c.todo {
+		if it := c.share(w); c.takesPart(w) && it.Profile != "" && w.view.Found {
+			n -= min(max(len(w.view.Pods)-int(w.view.Desired), 0), it.Extra) * int(it.MilliCPU)
+		}
+	}
+	return max(n, 0)
 }
 
 // roomCame tells whether a read has ended that nobody has taken yet.

@@ -6,9 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/eksbg/eksbg/internal/fargate"
 	"github.com/eksbg/eksbg/internal/state"
@@ -38,7 +42,7 @@ func TestASlowReadOfTheRoomHoldsUpTheFirstOnly(t *testing.T) {
 		b.rolls(12, 10*time.Second)
 		reads := 0
 		var ended time.Time
-		b.deps.Room = func(context.Context) (fargate.Room, error) {
+		b.deps.Room = func(context.Context, Use) (fargate.Room, error) {
 			if reads++; reads > 1 && b.clock.Since(ended) < roomEvery {
 				t.Errorf("read again %s after the last read", b.clock.Since(ended))
 			}
@@ -76,7 +80,7 @@ func TestReadsThatTellNothingBecomeSeldom(t *testing.T) {
 				b.rolls(2, 50*time.Minute)
 				var pauses []time.Duration
 				var ended time.Time
-				b.deps.Room = func(context.Context) (fargate.Room, error) {
+				b.deps.Room = func(context.Context, Use) (fargate.Room, error) {
 					if !ended.IsZero() {
 						pauses = append(pauses, b.clock.Since(ended))
 					}
@@ -104,7 +108,7 @@ func TestReadsThatTellNothingBecomeSeldom(t *testing.T) {
 // A read without an end bounds nothing after a while, and ends with the restart.
 func TestAReadWithoutAnEnd(t *testing.T) {
 	ended := false
-	never := func(ctx context.Context) (fargate.Room, error) {
+	never := func(ctx context.Context, _ Use) (fargate.Room, error) {
 		<-ctx.Done()
 		ended = true
 		return fargate.Room{}, ctx.Err()
@@ -149,7 +153,7 @@ func TestWhatIsUnderWayDoesNotWaitForTheRoom(t *testing.T) {
 		b.journal.onIntent = nil
 		before := b.journal.intended
 		answer := make(chan struct{})
-		b.deps.Room = func(context.Context) (fargate.Room, error) { <-answer; return room(9), nil }
+		b.deps.Room = func(context.Context, Use) (fargate.Room, error) { <-answer; return room(9), nil }
 		b.deployment("shop", "cart", 2, oldKubelet)
 		end := b.held(t.Context())
 		time.Sleep(time.Minute)
@@ -161,6 +165,56 @@ func TestWhatIsUnderWayDoesNotWaitForTheRoom(t *testing.T) {
 			t.Error("something began before the room was read")
 		}
 		close(answer)
+		if err := <-end; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// What the cluster uses of the quota is told as it is now, finished pods too and without
+// the pods that admission counts itself; and whether the quota is what others wait for.
+func TestWhatTheClusterUsesIsTold(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		const pay = "shop/Deployment/pay"
+		b.deps.MaxParallel = 2
+		b.size = "0.25vCPU 0.5GB"
+		b.deployment("shop", "cart", 2, oldKubelet)
+		b.deployment("shop", "pay", 2, oldKubelet)
+		b.deployment("shop", "zoo", 2, oldKubelet)
+		gate := make(chan struct{})
+		b.pod[cart] = func(*corev1.Pod) bool { <-gate; return true }
+		b.pod[pay] = b.pod[cart]
+		b.profiled()
+		var uses []Use
+		var left atomic.Int64
+		left.Store(500) // room for two of 0.25 is asked for
+		b.deps.Room = func(_ context.Context, use Use) (fargate.Room, error) {
+			uses = append(uses, use)
+			r := room(99)
+			r.MilliCPU = int(left.Load())
+			return r, nil
+		}
+		end := b.held(t.Context())
+		pods, err := b.client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
+		must(err)
+		if len(b.restarts(pay)) != 0 || len(b.restarts(cart)) != 1 || len(pods.Items) != 7 {
+			t.Fatalf("begun are %v, %d pods", b.order, len(pods.Items))
+		}
+		done := b.addPod("shop", "done", "", nil).DeepCopy()
+		done.Status.Phase = corev1.PodSucceeded
+		b.put(podsGVR, done)
+		time.Sleep(roomEvery + time.Second)
+		left.Store(9000)
+		time.Sleep(roomEvery)
+		time.Sleep(roomEvery)
+		synctest.Wait()
+		if want := []Use{{MilliCPU: 1500}, {MilliCPU: 1750, Short: true}, {MilliCPU: 1750, Short: true}, {MilliCPU: 1750}}; !slices.Equal(uses, want) {
+			t.Errorf("told %+v, want %+v", uses, want)
+		}
+		if len(b.restarts(pay)) != 1 {
+			t.Error("what came free was not used")
+		}
+		close(gate)
 		if err := <-end; err != nil {
 			t.Fatal(err)
 		}

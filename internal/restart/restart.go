@@ -80,13 +80,23 @@ type Deps struct {
 	// Pending is how long a pod may wait for the Fargate scheduler before it is made
 	// anew, at most three times for one owner; 0 is DefaultPending.
 	Pending time.Duration
-	// Room reads what the cluster's Fargate profiles have room for; nil bounds nothing.
-	Room func(context.Context) (fargate.Room, error)
+	// Room reads what the cluster's Fargate profiles have room for; nil bounds nothing. It
+	// is called beside the step's other work, once at a time.
+	Room func(context.Context, Use) (fargate.Room, error)
 	// Grace is how long a container may fail to start (image pull, first crashes)
 	// before the run stops; 0 is DefaultGrace.
 	Grace time.Duration
 	// Heartbeat is how often progress is said when nothing changes; 0 is DefaultHeartbeat.
 	Heartbeat time.Duration
+}
+
+// Use is what a restart tells of the vCPU quota of Fargate when it asks for room.
+type Use struct {
+	// MilliCPU is what the cluster's pods take of it now, without what the restart itself
+	// has started for the time of a rollout and counts as its own.
+	MilliCPU int
+	// Short is true where, as last read, it leaves too little for something that waits.
+	Short bool
 }
 
 // Restart is the step that rolls every workload with a lagging pod.

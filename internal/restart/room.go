@@ -85,7 +85,7 @@ func (c *campaign) admit(ctx context.Context) error {
 			c.waits, c.starved = nil, time.Time{}
 			return nil
 		}
-		known, err := c.readRoom(ctx)
+		known, err := c.readRoom(ctx, active, todo)
 		if err != nil || !known {
 			return err
 		}
@@ -147,18 +147,24 @@ func (c *campaign) leaveOutdated(fresh []*work) (left bool, err error) {
 }
 
 // split sorts what is not done into what takes part of the limits and what has yet to
-// begin. What is only waited for takes no part, except rollouts of this step.
+// begin.
 func (c *campaign) split() (active, todo []survey.Item, fresh []*work) {
 	for _, w := range c.todo {
 		switch {
 		case w.done:
 		case !w.active:
 			todo, fresh = append(todo, w.item), append(fresh, w)
-		case w.item.Works() || w.begun || c.last[w.name].Number > 0:
+		case c.takesPart(w):
 			active = append(active, c.share(w))
 		}
 	}
 	return active, todo, fresh
+}
+
+// takesPart tells whether a work takes part of the limits. What is only waited for takes
+// none, except rollouts of this step.
+func (c *campaign) takesPart(w *work) bool {
+	return w.active && !w.done && (w.item.Works() || w.begun || c.last[w.name].Number > 0)
 }
 
 // share is what an active work takes of the limits. A rollout of which only old pods are

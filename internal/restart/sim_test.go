@@ -16,6 +16,8 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/eksbg/eksbg/internal/cluster"
 )
 
 var (
@@ -51,6 +53,8 @@ type sim struct {
 	writing sync.Mutex
 	scaling sync.Mutex
 
+	// size is what Fargate says that it provisioned for each pod that is made.
+	size string
 	// skew is how far the API server's clock is ahead of the one here.
 	skew time.Duration
 
@@ -155,6 +159,9 @@ func (s *sim) meta(ns, name string, owner *metav1.OwnerReference) metav1.ObjectM
 		CreationTimestamp: s.now(), ResourceVersion: fmt.Sprint(s.next())}
 	if owner != nil {
 		m.OwnerReferences = []metav1.OwnerReference{*owner}
+	}
+	if s.size != "" {
+		m.Annotations = map[string]string{cluster.AnnotationCapacity: s.size}
 	}
 	return m
 }

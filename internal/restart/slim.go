@@ -3,6 +3,7 @@ package restart
 import (
 	"fmt"
 	"strings"
+	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -106,9 +107,32 @@ func slimAnnotations(all map[string]string, key string) map[string]string {
 	return nil
 }
 
+// sizes are the annotations of pods that have no others that are used, by what Fargate
+// provisioned: thousands of pods share a few.
+var sizes sync.Map
+
+// podAnnotations keeps of a pod's annotations what is used.
+func podAnnotations(all map[string]string) map[string]string {
+	out := slimAnnotations(all, corev1.PodDeletionCost)
+	size, ok := all[cluster.AnnotationCapacity]
+	switch {
+	case !ok:
+		return out
+	case out != nil:
+		out[cluster.AnnotationCapacity] = size
+		return out
+	}
+	shared, ok := sizes.Load(size)
+	if !ok {
+		shared, _ = sizes.LoadOrStore(size, slimAnnotations(all, cluster.AnnotationCapacity))
+	}
+	out, _ = shared.(map[string]string)
+	return out
+}
+
 func slimPod(o *corev1.Pod) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: slimMeta(o.ObjectMeta)}
-	p.CreationTimestamp, p.Annotations = o.CreationTimestamp, slimAnnotations(o.Annotations, corev1.PodDeletionCost)
+	p.CreationTimestamp, p.Annotations = o.CreationTimestamp, podAnnotations(o.Annotations)
 	p.Spec.NodeName, p.Spec.SchedulerName, p.Spec.RestartPolicy = o.Spec.NodeName, o.Spec.SchedulerName, o.Spec.RestartPolicy
 	p.Status.Phase = o.Status.Phase
 	for _, t := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodReady} {

@@ -1,12 +1,16 @@
 package restart
 
 import (
+	"maps"
+	"reflect"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/eksbg/eksbg/internal/cluster"
 )
 
 // wholePods are pods as an API server sends them, in every state that a view tells apart.
@@ -70,6 +74,20 @@ func TestASlimPodSaysTheSame(t *testing.T) {
 		if ready(s) != ready(p) {
 			t.Errorf("%s: ready %t", name, ready(s))
 		}
+	}
+}
+
+// Pods of one size share what says so; what else is used stays beside it.
+func TestASlimPodKeepsItsSize(t *testing.T) {
+	size := map[string]string{cluster.AnnotationCapacity: "0.5vCPU 1GB", "other": "x"}
+	one, two := slimPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: maps.Clone(size)}}), slimPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: maps.Clone(size)}})
+	if cluster.Provisioned(one.Annotations) != 500 || len(one.Annotations) != 1 || reflect.ValueOf(one.Annotations).Pointer() != reflect.ValueOf(two.Annotations).Pointer() {
+		t.Errorf("%v and %v", one.Annotations, two.Annotations)
+	}
+	size[corev1.PodDeletionCost] = "-1"
+	three := slimPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: size}})
+	if cluster.Provisioned(three.Annotations) != 500 || three.Annotations[corev1.PodDeletionCost] != "-1" || len(three.Annotations) != 2 || len(one.Annotations) != 1 {
+		t.Errorf("%v, %v", three.Annotations, one.Annotations)
 	}
 }
 

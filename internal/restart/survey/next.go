@@ -228,7 +228,8 @@ func (t *tally) overRoom(it Item) string {
 				addresses(it.Extra), it.Profile, free(t.l.Room, it.Profile), shared(t.l.Room, it.Profile, t.extra))
 		}
 	}
-	if have := t.l.Room.MilliCPU; have != fargate.Unknown && milliCPU(it) > 0 && t.milliCPU+milliCPU(it) > have {
+	if t.overQuota(it) {
+		have := t.l.Room.MilliCPU
 		return fmt.Sprintf("needs %s vCPU beside what runs: the Fargate quota (L-3032A538) leaves %s, %s promised to what is under way",
 			cores(milliCPU(it)), cores(have), cores(t.milliCPU))
 	}
@@ -236,6 +237,19 @@ func (t *tally) overRoom(it Item) string {
 		return fmt.Sprintf("launches %s at once: Fargate's launch rate has %d left for now", count(need, "pod"), t.launches)
 	}
 	return ""
+}
+
+// overQuota tells whether the vCPU quota leaves too little for the item.
+func (t *tally) overQuota(it Item) bool {
+	have := t.l.Room.MilliCPU
+	return it.Profile != "" && have != fargate.Unknown && milliCPU(it) > 0 && t.milliCPU+milliCPU(it) > have
+}
+
+// ShortOfVCPU tells whether the vCPU quota leaves too little for one item of todo beside
+// the active ones.
+func ShortOfVCPU(active, todo []Item, room fargate.Room) bool {
+	t := newTally(active, Limits{Room: room, Launches: fargate.Unknown})
+	return slices.ContainsFunc(todo, func(it Item) bool { return it.Works() && t.overQuota(it) })
 }
 
 // tokens are the launch tokens of the item; a full bucket is enough for any, and
