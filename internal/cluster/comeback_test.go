@@ -87,6 +87,85 @@ func TestDenialsBesideResets(t *testing.T) {
 	}
 }
 
+// awayThenDenying cuts off or refuses what away is true of, and denies all else that often.
+func awayThenDenying(refuse func(http.ResponseWriter), away func(*http.Request) bool, denials int) func(int, http.ResponseWriter, *http.Request) bool {
+	n := 0
+	return func(_ int, rw http.ResponseWriter, r *http.Request) bool {
+		if away(r) {
+			refuse(rw)
+			return true
+		}
+		if n++; n <= denials {
+			status(rw, http.StatusForbidden, metav1.StatusReasonForbidden)
+		}
+		return n <= denials
+	}
+}
+
+func isWatch(r *http.Request) bool { return r.URL.Query().Get("watch") == "true" }
+
+// firstWatches is true of the first two watches: net/http asks again by itself after one on a
+// kept connection, and client-go ten times when all are cut off.
+func firstWatches() func(*http.Request) bool {
+	seen := 0
+	return func(r *http.Request) bool {
+		if isWatch(r) {
+			seen++
+		}
+		return isWatch(r) && seen <= 2
+	}
+}
+
+// A watch is mostly the first to see that an API server is away, and is not repeated.
+func TestAWatchThatIsRefusedCastsDoubtOnDenials(t *testing.T) {
+	w := newWorld(t)
+	w.fill()
+	c := w.open(t)
+	w.api.before = awayThenDenying(reset, firstWatches(), 4)
+	if _, err := c.Kubernetes().CoreV1().Pods("").Watch(t.Context(), metav1.ListOptions{}); err == nil {
+		t.Fatal("the watch was not refused")
+	}
+	if _, err := c.Kubernetes().CoreV1().Pods("").List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Errorf("the denial is taken for one: %v", err)
+	}
+}
+
+// A port-forward is one attempt; what it says of a denial decides whether its caller dials
+// again.
+func TestAPortForwardDoubtsDenialsToo(t *testing.T) {
+	first := func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/first/portforward") }
+	for name, tt := range map[string]struct {
+		refuse func(http.ResponseWriter)
+		away   func(*http.Request) bool
+	}{"a watch saw a reset": {reset, firstWatches()}, "it saw one itself": {reset, first}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			clk := &jumping{}
+			w.opts.Clock = clk
+			c := w.open(t)
+			w.api.before = awayThenDenying(tt.refuse, tt.away, 1<<30)
+			dial := func(pod string) error {
+				_, err := c.DialPod(t.Context(), "kube-system", pod, 53)
+				return err
+			}
+			if err := dial("second"); !apierrors.IsForbidden(err) {
+				t.Fatalf("denied by one that was there all the time: %v", err)
+			}
+			if _, err := c.Kubernetes().CoreV1().Pods("").Watch(t.Context(), metav1.ListOptions{}); err == nil {
+				t.Fatal("the watch was not refused")
+			}
+			_ = dial("first")
+			if err := dial("second"); err == nil || apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "away until a moment ago") {
+				t.Errorf("a moment later: %v", err)
+			}
+			clk.ahead.Add(int64(time.Minute))
+			if err := dial("second"); !apierrors.IsForbidden(err) {
+				t.Errorf("a minute later: %v", err)
+			}
+		})
+	}
+}
+
 // One that was there all the time means it, and so does one that goes on denying.
 func TestDenialsThatAreMeant(t *testing.T) {
 	for name, first := range map[string]func(http.ResponseWriter){"at once": nil, "after a reset": reset,

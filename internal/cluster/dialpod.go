@@ -70,6 +70,9 @@ func (c *Client) upgrade(ctx context.Context, namespace, pod string) (io.ReadWri
 		req.Header.Set(key, value)
 	}
 	resp, err := c.upgrades.RoundTrip(req)
+	if away, _ := judge(req, resp, err, 1); away {
+		c.back.see(err)
+	}
 	if err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
