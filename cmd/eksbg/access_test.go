@@ -190,3 +190,76 @@ func TestWhatMayNotBeAskedBlocksUntilWaived(t *testing.T) {
 		t.Errorf("exit %d\n%s", exit, out)
 	}
 }
+
+// killedInARestart is a sandbox whose restart of green was killed in the middle.
+func killedInARestart(t *testing.T, change ...func(*sandbox.Scenario)) *sandbox.Sandbox {
+	t.Helper()
+	box := ownersBox(t, change...)
+	editPlan(t, box, "cronJobs: suspend", "cronJobs: run")
+	held := holdAt(t, box, wire.Fault{Call: "k8s:create pods/eviction", Nth: 2, Hold: "after"})
+	p := begin(t, box, restartArgs(box)...)
+	p.reaches(t, held)
+	kill(t, p)
+	box.Faults().Clear()
+	return box
+}
+
+// askedOf counts the questions of a run, all of which come before its changes.
+func askedOf(t *testing.T, entries []wire.Entry) (asked int) {
+	t.Helper()
+	changed := ""
+	for _, e := range entries {
+		switch {
+		case e.Call == "k8s:create selfsubjectaccessreviews":
+			asked++
+			if changed != "" {
+				t.Errorf("asked %s after %s", e.Object, changed)
+			}
+		case e.Changing && toPods(e.Call):
+			changed = e.Call + " " + e.Object
+		}
+	}
+	return asked
+}
+
+// A run that goes on with other credentials, or by another plan file, asks again before it
+// changes anything more; with the same it does not.
+func TestARunThatGoesOnAsksAgain(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		scenario []func(*sandbox.Scenario)
+		change   func(*testing.T, *sandbox.Sandbox) []string
+		exit     int
+		asks     bool
+		says     string
+	}{
+		"the same": {exit: 0},
+		"somebody else": {change: func(_ *testing.T, box *sandbox.Sandbox) []string {
+			box.Keys().Add(wire.Key{AccessKey: "AKIAOTHER", Secret: "other", ARN: "arn:aws:iam::111122223333:user/other", UserID: "AIDAOTHER"})
+			return []string{"AWS_ACCESS_KEY_ID=AKIAOTHER", "AWS_SECRET_ACCESS_KEY=other"}
+		}, exit: 0, asks: true, says: "user/other went on"},
+		"another plan file": {scenario: []func(*sandbox.Scenario){deny(sandbox.Denial{Verbs: []string{"patch"}, Resources: []string{"cronjobs"}})},
+			change: func(t *testing.T, box *sandbox.Sandbox) []string {
+				editPlan(t, box, "cronJobs: run", "cronJobs: suspend")
+				return nil
+			}, exit: 3, asks: true, says: "access/patch/cronjobs.batch"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			box := killedInARestart(t, tt.scenario...)
+			var env []string
+			if tt.change != nil {
+				env = tt.change(t, box)
+			}
+			before := len(requests(t, box))
+			out, exit := runOnce(t, box, env, restartArgs(box)...)
+			if exit != tt.exit {
+				t.Fatalf("exit %d, want %d\n%s", exit, tt.exit, out)
+			}
+			says(t, out, tt.says)
+			if asked := askedOf(t, requests(t, box)[before:]); (asked > 0) != tt.asks {
+				t.Errorf("%d questions\n%s", asked, out)
+			}
+		})
+	}
+}

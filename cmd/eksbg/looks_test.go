@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/eksbg/eksbg/internal/sandbox"
@@ -28,6 +29,30 @@ func described(entries []wire.Entry, cluster string) (n int) {
 	}
 	return n
 }
+
+// lookedBetween tells whether a cluster was listed between the last accepted change that
+// before is true of and the next one that after is true of, or the end.
+func lookedBetween(entries []wire.Entry, before, after func(call string) bool) bool {
+	changed, looked := false, false
+	for _, e := range entries {
+		switch {
+		case e.Changing && e.Accepted && before(e.Call):
+			changed, looked = true, false
+		case e.Call == "k8s:list daemonsets":
+			looked = true
+		case changed && e.Changing && after(e.Call):
+			return looked
+		}
+	}
+	return changed && looked
+}
+
+// toPods tells whether a call changes what runs in a cluster, which the lock does not.
+func toPods(call string) bool {
+	return strings.HasPrefix(call, "k8s:") && !strings.HasSuffix(call, " leases") && !strings.Contains(call, "selfsubject")
+}
+
+func nothing(string) bool { return false }
 
 // A look at a cluster is a dozen lists of all that it has. A restart takes one of the
 // cluster before and one that proves the end, and one of the other for what both use of
@@ -66,6 +91,9 @@ func TestARestartLooksAtItsClusterTwice(t *testing.T) {
 			if all, others := looks(made), described(made, "ledger-blue"); all > tt.all || others > tt.others {
 				t.Errorf("%d looks, %d of them at the other cluster; want %d and %d at most", all, others, tt.all, tt.others)
 			}
+			if !lookedBetween(made, toPods, nothing) {
+				t.Error("the end was told from a look before the last change")
+			}
 		})
 	}
 }
@@ -80,5 +108,12 @@ func TestAnApplyLooksNoMoreThanItHasTo(t *testing.T) {
 	t.Logf("%d looks, %d of them at blue", looks(made), described(made, "shop-blue"))
 	if n := looks(made); n > 7 {
 		t.Errorf("%d looks, want 7 at most", n)
+	}
+	hop := func(call string) bool { return call == "eks:UpdateClusterVersion" }
+	if !lookedBetween(made, hop, toPods) {
+		t.Error("the restart goes by a look from before the hop")
+	}
+	if !lookedBetween(made, toPods, func(call string) bool { return strings.HasPrefix(call, "elbv2:") }) {
+		t.Error("the traffic was moved by a look from before the restart")
 	}
 }

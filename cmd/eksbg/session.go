@@ -319,7 +319,7 @@ func (s *session) verify(ctx context.Context, j *state.Journal) (unverified bool
 // builder makes the steps of the run of a journal.
 func (s *session) builder(j *state.Journal, a *applied) *plan.Builder {
 	b := &plan.Builder{
-		File: s.file, Plan: j.Plan(), History: j, Sources: s.sources(), Prober: s.prober,
+		File: s.file, FileSum: a.sum, Plan: j.Plan(), History: j, Sources: s.sources(), Prober: s.prober,
 		OnInterrupt: a.back, Approve: (&control{applied: a}).Approve, Stderr: func(line string) { fmt.Fprintln(s.err, line) },
 		Open: func(ctx context.Context, side state.Side) (plan.Cluster, error) {
 			c, err := s.open(ctx, side)

@@ -132,7 +132,9 @@ func merged(all []state.Access, a state.Access) []state.Access {
 		return append(all, a)
 	}
 	have := &all[i]
-	have.For += "; " + a.For
+	if !strings.Contains(have.For, a.For) {
+		have.For += "; " + a.For
+	}
 	if len(have.Namespaces) == 0 || len(a.Namespaces) == 0 {
 		have.Namespaces = nil
 		return all

@@ -23,6 +23,8 @@ type Builder struct {
 	File    *planfile.File
 	Plan    *state.Plan
 	History state.History
+	// FileSum is the digest of File as it is now; empty where nobody says.
+	FileSum string
 	Sources
 	// Open reaches a side's API server.
 	Open    func(context.Context, state.Side) (Cluster, error)
@@ -91,6 +93,7 @@ func (b *Builder) preflight(spec state.StepSpec) run.Step {
 	checks = append(checks, b.roomChecks()...)
 	checks = append(checks, b.accessChecks()...)
 	return preflight.New(spec, preflight.Deps{Checks: checks, History: b.History,
+		Again: func(ctx context.Context) (string, []preflight.Check, error) { return b.accessAgain(ctx, spec.ID) },
 		Waive: func(fs []state.Finding) []state.Finding { return Waive(b.File, fs, b.Clock.Now()) },
 		Cured: func(f state.Finding) string { return curedBy(b.Plan.Steps, f) },
 	})

@@ -25,40 +25,64 @@ type Deps struct {
 	History state.History
 	// Waive marks the findings that the plan file accepts.
 	Waive func([]state.Finding) []state.Finding
+	// Again gives the checks to make once more in a run that they have passed in already,
+	// and why; no words where nothing asks for that. It may be nil.
+	Again func(context.Context) (why string, checks []Check, err error)
 	// Cured names the step of the run that removes a finding, or "" (semantics 26).
 	Cured func(state.Finding) string
 }
 
-// Preflight is the step that runs all checks once, before the first change.
+// Preflight is the step that runs all checks once, before the first change; and on resume
+// those again whose answer may be another one.
 type Preflight struct {
-	spec   state.StepSpec
-	d      Deps
+	spec state.StepSpec
+	d    Deps
+	// checks are those to make, why says it where they are made again.
+	checks []Check
+	why    string
 	passed string
 }
 
 // New makes the step of a spec of kind preflight.
-func New(spec state.StepSpec, d Deps) *Preflight { return &Preflight{spec: spec, d: d} }
+func New(spec state.StepSpec, d Deps) *Preflight {
+	return &Preflight{spec: spec, d: d, checks: d.Checks}
+}
 
 // Spec is the step as data.
 func (p *Preflight) Spec() state.StepSpec { return p.spec }
 
-// Observe is done once the checks have passed in this run: later steps look at what
-// concerns them again when they come.
-func (p *Preflight) Observe(context.Context) (state.Observation, error) {
+// Observe is done once the checks have passed in this run and none is due again: later
+// steps look at what concerns them again when they come.
+func (p *Preflight) Observe(ctx context.Context) (state.Observation, error) {
 	if p.passed != "" {
 		return state.Observation{Status: state.Done, Reason: p.passed}, nil
 	}
-	if state.StepDone(p.d.History.Records(p.spec.ID), p.spec.ID) {
-		return state.Observation{Status: state.Done, Reason: "passed when the run began"}, nil
+	if !state.StepDone(p.d.History.Records(p.spec.ID), p.spec.ID) {
+		return state.Observation{Status: state.Ready, Reason: "not looked yet"}, nil
 	}
-	return state.Observation{Status: state.Ready, Reason: "not looked yet"}, nil
+	if p.d.Again != nil {
+		why, checks, err := p.d.Again(ctx)
+		if err != nil {
+			return state.Observation{}, err
+		}
+		if why != "" {
+			p.why, p.checks = why, checks
+			return state.Observation{Status: state.Ready, Reason: why}, nil
+		}
+	}
+	return state.Observation{Status: state.Done, Reason: "passed when the run began"}, nil
 }
 
 // Act runs the checks in order and stops with exit 3 when a finding blocks.
 func (p *Preflight) Act(ctx context.Context, rec state.Recorder) error {
+	if p.why != "" {
+		if err := rec.Record(state.Record{Kind: state.RecordNote, Text: p.why}); err != nil {
+			return err
+		}
+	}
 	var all []state.Finding
-	for i, c := range p.d.Checks {
-		rec.Waiting(fmt.Sprintf("check %d of %d: %s", i+1, len(p.d.Checks), c.Name))
+	for i, c := range p.checks {
+		rec.Waiting(fmt.Sprintf("check %d of %d: %s", i+1, len(p.checks), c.Name))
 		found, err := c.Run(ctx)
 		if err != nil {
 			return fmt.Errorf("check %s: %w", c.Name, err)
@@ -83,7 +107,10 @@ func (p *Preflight) Act(ctx context.Context, rec state.Recorder) error {
 	if len(blocking) > 0 {
 		return blocked(blocking)
 	}
-	p.passed = fmt.Sprintf("%d checks, none blocks", len(p.d.Checks))
+	p.passed = fmt.Sprintf("%d checks, none blocks", len(p.checks))
+	if p.why != "" {
+		p.passed += "; those before passed when the run began"
+	}
 	return nil
 }
 

@@ -103,6 +103,50 @@ func TestFindingsThatBlock(t *testing.T) {
 	}
 }
 
+// What has passed in a run is looked at again only where something asks for it, and then
+// that alone; what blocks then is not forgotten either.
+func TestChecksThatAreMadeAgain(t *testing.T) {
+	passed := []state.Record{{Kind: state.RecordDone, Step: "preflight"}}
+	once := preflight.Check{Name: "once", Run: func(context.Context) ([]state.Finding, error) {
+		t.Error("a check that has passed was made again")
+		return nil, nil
+	}}
+	for name, tt := range map[string]struct {
+		why    string
+		finds  []state.Finding
+		err    error
+		status state.Status
+		blocks bool
+	}{
+		"nothing asks for it": {"", nil, nil, state.Done, false},
+		"it passes":           {"somebody else calls", nil, nil, state.Ready, false},
+		"it blocks":           {"somebody else calls", []state.Finding{finding("denied", state.SeverityError)}, nil, state.Ready, true},
+		"not to be found out": {"", nil, errors.New("away"), "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := &log{records: passed}
+			p := preflight.New(state.StepSpec{ID: "preflight"}, preflight.Deps{Checks: []preflight.Check{once}, History: l,
+				Again: func(context.Context) (string, []preflight.Check, error) {
+					return tt.why, []preflight.Check{found(tt.finds...)}, tt.err
+				}})
+			obs, err := p.Observe(t.Context())
+			if !errors.Is(err, tt.err) || obs.Status != tt.status {
+				t.Fatalf("observed %q, %v", obs.Status, err)
+			}
+			if obs.Status != state.Ready {
+				return
+			}
+			err = p.Act(t.Context(), l)
+			if (err != nil) != tt.blocks || l.records[1].Text != tt.why {
+				t.Errorf("%v, records %+v", err, l.records)
+			}
+			if obs, err = p.Observe(t.Context()); err != nil || (obs.Status == state.Done) == tt.blocks {
+				t.Errorf("observed %s afterwards, %v", obs.Status, err)
+			}
+		})
+	}
+}
+
 func TestACheckThatCannotBeMadeFailsTheStep(t *testing.T) {
 	broken := preflight.Check{Name: "the weather", Run: func(context.Context) ([]state.Finding, error) { return nil, errors.New("no window") }}
 	_, _, err := act(t, preflight.Deps{Checks: []preflight.Check{broken}})
