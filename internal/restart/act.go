@@ -85,6 +85,8 @@ type campaign struct {
 	starved, admitted time.Time
 	said              string
 	saidAt            time.Time
+	// differed are the owners of which a fresh list has shown other pods than the watches.
+	differed map[string]bool
 	// unmade are the bare pods that the API server has refused to make again: that is said.
 	unmade map[string]bool
 	// suspended is true once the CronJobs are held.
@@ -100,7 +102,8 @@ type campaign struct {
 // bare pod that was evicted is made again first.
 func (r *Restart) Act(ctx context.Context, rec state.Recorder) (err error) {
 	c := &campaign{Restart: r, ledger: readLedger(r.History.Records(r.spec.ID), rec), owners: map[string]bool{},
-		reverted: map[string]string{}, outdatedBy: map[string]string{}, toldPending: map[string]bool{}, unmade: map[string]bool{}}
+		reverted: map[string]string{}, outdatedBy: map[string]string{}, toldPending: map[string]bool{},
+		differed: map[string]bool{}, unmade: map[string]bool{}}
 	for name := range c.last {
 		c.owners[name] = true
 	}

@@ -22,8 +22,8 @@ const (
 	dnsTimeout = 5 * time.Second
 )
 
-// resolving tells whether every CoreDNS pod on a current kubelet resolves the name
-// (issue 3, item 3); true for everything that is not CoreDNS. It asks each pod once,
+// resolving tells whether every CoreDNS pod on a current kubelet resolves the name; true
+// for everything that is not CoreDNS. It asks each pod once,
 // again while one gives no good answer, and stops when that lasts.
 func (c *campaign) resolving(ctx context.Context, w *work) (bool, error) {
 	if !isCoreDNS(w.item.Owner) || c.Resolve == "" || c.Resolve == resolveOff || c.Dial == nil {

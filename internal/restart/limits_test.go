@@ -268,28 +268,80 @@ func TestWatchesThatBreak(t *testing.T) {
 	}
 }
 
+// deaf makes the first watch of pods stay open and say nothing.
+func (b *bench) deaf() {
+	n := 0
+	b.client.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
+		if n++; n > 1 {
+			return false, nil, nil
+		}
+		b.sim.mu.Lock()
+		b.watches++
+		b.cond.Broadcast()
+		b.sim.mu.Unlock()
+		return true, watch.NewFake(), nil
+	})
+}
+
 // A watch that stays open and says nothing is noticed when its workload takes too long.
 func TestSilentWatchIsNoticed(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
 		b.deployment("shop", "cart", 2, oldKubelet)
 		b.deployment("shop", "pay", 2, oldKubelet)
 		b.deps.Timeout, b.deps.MaxParallel = 10*time.Minute, 1
-		mute := 0
-		b.client.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
-			if mute++; mute > 1 {
-				return false, nil, nil
-			}
-			b.sim.mu.Lock()
-			b.watches++
-			b.cond.Broadcast()
-			b.sim.mu.Unlock()
-			return true, watch.NewFake(), nil
-		})
+		b.deaf()
 		if err := b.drive(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if !noted(b.journal, cart+" is done in a fresh list and not in the watches") || len(b.restarts(cart)) != 1 || len(b.restarts("shop/Deployment/pay")) != 1 {
 			t.Errorf("%v, %+v", b.stamps, b.journal.Records(""))
+		}
+	})
+}
+
+// What a silent watch does not show is not the reason of a stop: the workload gets its
+// time once more, by watches that show it, and is then judged by what they show.
+func TestSilentWatchIsNoReason(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		b.deployment("shop", "cart", 2, oldKubelet)
+		b.deps.Timeout = 10 * time.Minute
+		b.linger[cart] = true
+		b.deaf()
+		stop := stopOf(t, b.drive(t.Context()))
+		if stop.Code != state.ExitResumable || !strings.Contains(stop.Why, "not done after 10m0s: cart-") || !strings.Contains(stop.Why, "terminating on the old kubelet") {
+			t.Errorf("%+v", stop)
+		}
+		note := cart + " has other pods in a fresh list than in the watches"
+		if !noted(b.journal, note) || len(b.restarts(cart)) != 1 {
+			t.Errorf("%v, %+v", b.stamps, b.journal.Records(""))
+		}
+		if took := b.clock.Since(sent(b.journal)); took < 20*time.Minute || took > 21*time.Minute {
+			t.Errorf("took %s", took)
+		}
+	})
+}
+
+// A stop never goes without a reason, also where every pod that there is stands well.
+func TestNumbersWhereNoPodIsToBlame(t *testing.T) {
+	well := []podView{{Name: "cart-1", Place: current, Ready: true}}
+	for want, v := range map[string]view{
+		"1 pod, 1 made from its newest template, 1 ready, want 2": {Found: true, Generation: 2, Observed: 2, Desired: 2, Replicas: 1, Updated: 1, Ready: 1, Pods: well},
+		"its controller has not seen its newest template":         {Found: true, Generation: 2, Observed: 1, Desired: 1, Replicas: 1, Updated: 1, Ready: 1, Pods: well},
+		"it is gone, and 1 pod still there":                       {Pods: well},
+		"it is gone, and so are its pods":                         {},
+	} {
+		if got := v.unsettled(); got != "" || v.numbers() != want {
+			t.Errorf("%q, %q, want %q", got, v.numbers(), want)
+		}
+	}
+	bubble(t, func(t *testing.T, b *bench) {
+		m, err := openMirror(t.Context(), b.client, b.clock, "1.33", false)
+		must(err)
+		defer m.close()
+		c := &campaign{Restart: b.step(), ledger: readLedger(nil, b.journal), mirror: m}
+		stop := stopOf(t, c.timedOut(&work{name: cart, view: view{Found: true, Desired: 2, Replicas: 1, Updated: 1, Ready: 1, Pods: well}}))
+		if !strings.Contains(stop.Why, ": 1 pod, 1 made from its newest template, 1 ready, want 2") {
+			t.Errorf("%+v", stop)
 		}
 	})
 }

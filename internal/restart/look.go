@@ -281,7 +281,7 @@ func (l *look) done() string {
 	return s
 }
 
-// blocked lists every owner that nothing restarts (issue 2, item 7: the list is complete).
+// blocked lists every owner that nothing restarts; the list is complete.
 func (l *look) blocked() *state.Stop {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s of %s below %s that no restart moves:", plural(podCount(l.stuck), "pod"), plural(len(l.stuck), "owner"), l.minor)
@@ -325,4 +325,38 @@ func first(all []string, most int) string {
 		return strings.Join(all, ", ")
 	}
 	return fmt.Sprintf("%s, +%d", strings.Join(all[:most], ", "), len(all)-most)
+}
+
+// has tells whether the owner is on any list of what is not done.
+func (l *look) has(owner string) bool {
+	for _, items := range [][]survey.Item{l.work, l.hanging, l.leaving, l.stuck} {
+		if slices.ContainsFunc(items, func(it survey.Item) bool { return it.Owner.String() == owner }) {
+			return true
+		}
+	}
+	return false
+}
+
+// shows tells whether the owner's unfinished pods are these, as far as one tells them apart
+// who waits for them.
+func (l *look) shows(owner string, pods []podView) bool {
+	type seen struct {
+		uid                string
+		terminating, ready bool
+	}
+	left := map[seen]bool{}
+	for _, p := range pods {
+		left[seen{p.UID, p.Terminating, p.Ready}] = true
+	}
+	for _, p := range l.inv.Pods {
+		if p.Finished || p.Owner.String() != owner {
+			continue
+		}
+		s := seen{p.UID, p.Terminating, p.Ready}
+		if !left[s] {
+			return false
+		}
+		delete(left, s)
+	}
+	return len(left) == 0
 }

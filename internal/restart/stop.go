@@ -1,6 +1,7 @@
 package restart
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -25,7 +26,7 @@ func (c *campaign) timedOut(w *work) error {
 		return c.stop(w, state.ExitResumable, fmt.Sprintf("%s after %s: %s", w.item.Reason, c.JobTimeout, w.view.unsettled()),
 			cure+";\nrun the same command again to go on waiting, or raise restart.jobTimeout in the plan file")
 	}
-	unsettled := w.view.unsettled()
+	unsettled := cmp.Or(w.view.unsettled(), w.view.numbers())
 	if all := c.deeds(w.name, doEvict); !w.short.IsZero() && owing(all) {
 		unsettled = strings.TrimPrefix(unsettled+fmt.Sprintf("; %d of %s are there", len(w.view.Pods), plural(all[len(all)-1].Want, "pod")), "; ")
 	}
@@ -62,20 +63,23 @@ func times(n int) string {
 }
 
 // stale asks for a fresh list before a work is given up as too slow. Where that shows
-// the work as done, it is the watches that do not show it.
+// the work as done, or other pods of it than the watches do, it is the watches that are
+// behind: they begin anew, and so does the work's time. For the sake of other pods that
+// happens once for an owner, since in a cluster pods change while one looks.
 func (c *campaign) stale(ctx context.Context, w *work) error {
 	l, err := c.lookAgain(ctx)
 	if err != nil {
 		return err
 	}
-	for _, items := range [][]survey.Item{l.work, l.hanging, l.leaving, l.stuck} {
-		for _, it := range items {
-			if it.Owner.String() == w.name {
-				return nil
-			}
+	why := " is done in a fresh list and not in the watches: watching anew"
+	if l.has(w.name) {
+		if c.differed[w.name] || l.shows(w.name, w.view.Pods) {
+			return nil
 		}
+		c.differed[w.name] = true
+		why = " has other pods in a fresh list than in the watches: watching anew"
 	}
-	if err := c.record(state.RecordNote, w.name+" is done in a fresh list and not in the watches: watching anew"); err != nil {
+	if err := c.record(state.RecordNote, w.name+why); err != nil {
 		return err
 	}
 	return errStale

@@ -1,6 +1,7 @@
 package restart
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -227,4 +228,18 @@ func (v view) unsettled() string {
 		}
 	}
 	return strings.Join(out, ", ")
+}
+
+// numbers says what the owner's controller has got to, where all pods that there are
+// stand as they should.
+func (v view) numbers() string {
+	switch {
+	case !v.Found && len(v.Pods) == 0:
+		return "it is gone, and so are its pods"
+	case !v.Found:
+		return fmt.Sprintf("it is gone, and %s still there", plural(len(v.Pods), "pod"))
+	case v.Observed < v.Generation:
+		return "its controller has not seen its newest template"
+	}
+	return fmt.Sprintf("%s, %d made from its newest template, %d ready, want %d", plural(int(v.Replicas), "pod"), v.Updated, v.Ready, v.Desired)
 }
