@@ -263,3 +263,18 @@ func TestARunThatGoesOnAsksAgain(t *testing.T) {
 		})
 	}
 }
+
+// The lock is taken before the first step asks: a refused one says what else is missing,
+// and leaves no Lease behind.
+func TestARefusedLockSaysWhatElseIsMissing(t *testing.T) {
+	t.Parallel()
+	box := ownersBox(t, deny(sandbox.Denial{Verbs: []string{"create", "update"}, Resources: []string{"leases"}},
+		sandbox.Denial{Verbs: []string{"patch"}, Resources: []string{"deployments"}}, sandbox.Denial{Verbs: []string{"create"}, Resources: []string{"pods/eviction"}}))
+	out, exit := runOnce(t, box, nil, restartArgs(box)...)
+	if exit != 3 {
+		t.Errorf("exit %d, want 3\n%s", exit, out)
+	}
+	says(t, strings.Join(strings.Fields(out), " "), "not allowed to take the lock in cluster owners-green", `cannot create resource "leases"`,
+		"in cluster owners-green they may not: patch deployments.apps, update leases.coordination.k8s.io, create pods/eviction", "docs/permissions.md")
+	untouched(t, box)
+}

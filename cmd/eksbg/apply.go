@@ -257,7 +257,7 @@ func (a *applied) begin(ctx context.Context) error {
 	}
 	fmt.Fprintln(a.o.err)
 	if err := a.takeLock(ctx, p.Run, nil); err != nil {
-		return err
+		return a.alsoMissing(ctx, p, err)
 	}
 	if p, err = a.stillStands(ctx, p); err != nil || p == nil {
 		return err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/eksbg/eksbg/internal/aws"
 	"github.com/eksbg/eksbg/internal/lease"
+	"github.com/eksbg/eksbg/internal/plan"
 	"github.com/eksbg/eksbg/internal/run"
 	"github.com/eksbg/eksbg/internal/state"
 )
@@ -183,6 +184,25 @@ func (a *applied) lockError(ctx context.Context, err error, changed bool) error 
 			Cure: "check the network and the endpoint, then run the same command again"}
 	}
 	return a.session.explain(ctx, err)
+}
+
+// alsoMissing adds to a refused lock what else of the plan would be refused: the first
+// step, which asks for all of it at once, comes after the lock.
+func (a *applied) alsoMissing(ctx context.Context, p *state.Plan, err error) error {
+	var stop *state.Stop
+	if !errors.As(err, &stop) || stop.Code != state.ExitBlocked || !notAllowed(stop.Cause) {
+		return err
+	}
+	gaps, gerr := plan.AccessGaps(run.Reading(ctx), a.file, p, a.session.kubernetes)
+	if gerr != nil {
+		return err // the refusal stands without them
+	}
+	more := *stop
+	more.Why, more.Cause = stop.Error(), nil
+	for _, g := range gaps {
+		more.Why += "\n" + g.Text
+	}
+	return &more
 }
 
 // note keeps what the lock has to say for the journal until there is one.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -37,7 +38,8 @@ const asking = 8
 // May asks an API server what its caller may do, with one SelfSubjectAccessReview for each
 // question, which every authenticated user may create (ClusterRole system:basic-user). The
 // answers are in the order of the questions. The first error ends it and is the one
-// returned.
+// returned. The first question is asked alone: an API server that is away is waited for
+// once, and not by all of them.
 //
 // A SelfSubjectRulesReview would ask once for a whole namespace, but it tells only what
 // authorizers can list: EKS's own, which stands for access policies, can not, and the
@@ -47,9 +49,16 @@ func May(ctx context.Context, k kubernetes.Interface, questions []Question) ([]A
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	answers := make([]Answer, len(questions))
+	if len(questions) == 0 {
+		return answers, context.Cause(ctx)
+	}
+	var err error
+	if answers[0], err = may(ctx, k, questions[0]); err != nil {
+		return answers, cmp.Or(context.Cause(ctx), err)
+	}
 	next := make(chan int)
 	var running sync.WaitGroup
-	for range min(asking, len(questions)) {
+	for range min(asking, len(questions)-1) {
 		running.Go(func() {
 			for i := range next {
 				var err error
@@ -59,7 +68,7 @@ func May(ctx context.Context, k kubernetes.Interface, questions []Question) ([]A
 			}
 		})
 	}
-	for i := range questions {
+	for i := 1; i < len(questions); i++ {
 		select {
 		case next <- i:
 			continue

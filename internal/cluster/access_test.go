@@ -87,15 +87,18 @@ func TestMayAnswersInTheOrderOfTheQuestions(t *testing.T) {
 	}
 }
 
-// The first question that cannot be asked ends it: what is not asked is not allowed.
+// The first question that cannot be asked ends it: what is not asked is not allowed. The
+// very first one is asked alone.
 func TestMayEndsWithTheFirstError(t *testing.T) {
 	w := newWorld(t)
-	var asked atomic.Int32
+	var asked, good atomic.Int32
 	w.api.before = func(_ int, rw http.ResponseWriter, r *http.Request) bool {
 		if r.Method != http.MethodPost {
 			return false
 		}
-		asked.Add(1)
+		if asked.Add(1) <= good.Load() {
+			return false
+		}
 		status(rw, http.StatusForbidden, metav1.StatusReasonForbidden)
 		return true
 	}
@@ -105,6 +108,12 @@ func TestMayEndsWithTheFirstError(t *testing.T) {
 		questions[i] = cluster.Question{Verb: "patch", Group: "apps", Resource: "deployments", Namespace: "shop"}
 	}
 	_, err := cluster.May(context.Background(), c.Kubernetes(), questions)
+	if err == nil || !strings.Contains(err.Error(), "patch deployments in shop") || asked.Load() != 1 {
+		t.Errorf("after %d questions: %v", asked.Load(), err)
+	}
+	asked.Store(0)
+	good.Store(3)
+	_, err = cluster.May(context.Background(), c.Kubernetes(), questions)
 	if err == nil || !strings.Contains(err.Error(), "patch deployments in shop") || int(asked.Load()) == len(questions) {
 		t.Errorf("after %d questions: %v", asked.Load(), err)
 	}

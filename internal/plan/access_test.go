@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -222,6 +223,9 @@ func apiServers(denies ...string) (func(context.Context, state.Side) (kubernetes
 			if slices.Contains(denies, "!") {
 				r.Status.EvaluationError = "away"
 			}
+			if slices.Contains(denies, "gone") {
+				return true, nil, errors.New("connection refused")
+			}
 			return true, r, nil
 		})
 		return k, nil
@@ -259,6 +263,9 @@ func TestWhoPlansIsToldWhatARunWouldMiss(t *testing.T) {
 	}
 	if got := gaps("watch", "!"); len(got) != 1 || got[0].Check != "access/unknown" || got[0].Severity != state.SeverityInfo || got[0].Blocks() {
 		t.Errorf("not known: %+v", got)
+	}
+	if got := gaps("gone"); len(got) != 2 || got[1].Check != "access/unknown" || got[1].Severity != state.SeverityInfo || !strings.Contains(got[1].Text, "connection refused") {
+		t.Errorf("an API server that went away: %+v", got)
 	}
 	if got := gaps("leases"); len(got) != 2 || got[0].Side != state.Blue {
 		t.Errorf("the lock is taken in both: %+v", got)

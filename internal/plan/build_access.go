@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/eksbg/eksbg/internal/aws"
 	"github.com/eksbg/eksbg/internal/cluster"
 	"github.com/eksbg/eksbg/internal/planfile"
 	"github.com/eksbg/eksbg/internal/preflight"
@@ -164,8 +165,12 @@ func AccessGaps(ctx context.Context, f *planfile.File, p *state.Plan, open func(
 			continue
 		}
 		found, err := accessCheck(p, side, open).Run(ctx)
-		if err != nil {
+		switch {
+		case err == nil:
+		case ctx.Err() != nil || aws.IsExpired(err):
 			return nil, err
+		default:
+			found = []state.Finding{{Check: preflight.AccessUnknown, Text: state.Clean(err.Error()), Cure: "check the network and the endpoint"}}
 		}
 		var gaps []string
 		for _, g := range Waive(f, found, p.CreatedAt) {

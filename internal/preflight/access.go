@@ -2,10 +2,12 @@ package preflight
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/eksbg/eksbg/internal/aws"
@@ -24,7 +26,7 @@ const (
 // will, so that a gap is found before the first of them and not in the middle of the
 // night. Each verb and resource is asked about once for all namespaces; only where that is
 // denied, for each namespace that the steps touch. What is denied is an ERROR of its own;
-// what cannot be asked is UNKNOWN.
+// what may not be asked, or is not told, is UNKNOWN; an API server that is away is an error.
 func Access(side state.Side, name string, need []state.Access, open func(context.Context) (kubernetes.Interface, error)) Check {
 	return Check{Name: "what may be done in " + string(side), Run: func(ctx context.Context) ([]state.Finding, error) {
 		k, err := open(ctx)
@@ -32,7 +34,7 @@ func Access(side state.Side, name string, need []state.Access, open func(context
 			return nil, fmt.Errorf("reach cluster %s to ask what is allowed: %w", name, err)
 		}
 		gaps, unsure, err := ask(ctx, k, need)
-		if ctx.Err() != nil || aws.IsExpired(err) {
+		if err != nil && (ctx.Err() != nil || aws.IsExpired(err) || !answered(err)) {
 			return nil, fmt.Errorf("ask what is allowed in cluster %s: %w", name, err)
 		}
 		if err == nil && len(gaps)+len(unsure) == 0 {
@@ -46,6 +48,13 @@ func Access(side state.Side, name string, need []state.Access, open func(context
 		}
 		return report(side, name, user, gaps, unsure, err), nil
 	}}
+}
+
+// answered tells an answer of the API server, a refusal to be asked for one, from an API
+// server that is away: that is no matter of rights, and no waiver helps.
+func answered(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status)
 }
 
 // ask gives what is denied, with the namespaces where it is, and what the API server is not
@@ -114,8 +123,7 @@ func report(side state.Side, name, user string, gaps []state.Access, unsure []st
 	if len(unsure) > 0 {
 		out = append(out, state.Finding{Check: AccessUnknown, Severity: state.SeverityUnknown, Side: side,
 			Text: fmt.Sprintf("whether %s may do in cluster %s what the steps need is not known: %s", user, name, state.Clean(strings.Join(unsure, "; "))),
-			Cure: "let it create selfsubjectaccessreviews.authorization.k8s.io, as ClusterRole system:basic-user does for everybody, or accept it by name: waive {check: " +
-				AccessUnknown + ", reason: ..., until: ...}"})
+			Cure: "let it create selfsubjectaccessreviews.authorization.k8s.io, as ClusterRole system:basic-user does for everybody"})
 	}
 	slices.SortStableFunc(gaps, func(a, b state.Access) int { return strings.Compare(a.Resource+" "+a.Verb, b.Resource+" "+b.Verb) })
 	for i, g := range gaps {

@@ -181,7 +181,7 @@ func TestWhatIsNotKnownBlocks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fs := askAbout(t, tt.s)
 			if len(fs) != 1+tt.other || fs[0].Check != preflight.AccessUnknown || fs[0].Severity != state.SeverityUnknown || !fs[0].Blocks() ||
-				!strings.Contains(fs[0].Cure, "waive {check: access/unknown") {
+				!strings.Contains(fs[0].Cure, "system:basic-user") {
 				t.Fatalf("found %+v", fs)
 			}
 			for _, part := range tt.says {
@@ -190,6 +190,16 @@ func TestWhatIsNotKnownBlocks(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// An API server that is away says nothing about rights.
+func TestAnAPIServerThatIsAwayIsNoFinding(t *testing.T) {
+	away := errors.New("connection refused")
+	s := &authority{allows: func(authorizationv1.ResourceAttributes) bool { return true }, broken: away}
+	check := preflight.Access(state.Green, "shop-green", needs, func(context.Context) (kubernetes.Interface, error) { return s.client(), nil })
+	if fs, err := check.Run(t.Context()); !errors.Is(err, away) || len(fs) != 0 || !strings.Contains(err.Error(), "shop-green") || len(s.asked) != 1 {
+		t.Errorf("%+v, %v, asked %v", fs, err, s.asked)
 	}
 }
 

@@ -130,12 +130,16 @@ func record(f state.Finding) state.Record {
 func blocked(fs []state.Finding) *state.Stop {
 	lines := make([]string, 0, len(fs))
 	cures := []string{}
+	waive := false
 	for _, f := range fs {
 		lines = append(lines, fmt.Sprintf("%s %s: %s", f.Severity, f.Check, f.Text))
 		if f.Cure != "" {
 			cures = append(cures, f.Cure)
 		}
+		waive = waive || !strings.Contains(f.Cure, "waive")
 	}
-	cures = append(cures, "or accept one by name under waive: in the plan file, with a reason and an end")
+	if waive {
+		cures = append(cures, "or accept one by name under waive: in the plan file, with a reason and an end")
+	}
 	return &state.Stop{Code: state.ExitBlocked, Why: strings.Join(lines, "\n"), Cure: strings.Join(cures, "\n")}
 }

@@ -103,6 +103,22 @@ func TestFindingsThatBlock(t *testing.T) {
 	}
 }
 
+// How to accept a finding is said once, by the finding where it says so itself.
+func TestTheWaiverIsSaidOnce(t *testing.T) {
+	own := finding("own", state.SeverityError)
+	own.Cure = "mend it, or waive {check: own}"
+	for want, fs := range map[string][]state.Finding{
+		own.Cure: {own},
+		own.Cure + "\ncure of e\nor accept one by name under waive: in the plan file, with a reason and an end": {own, {Check: "e", Severity: state.SeverityError, Cure: "cure of e"}},
+	} {
+		_, _, err := act(t, preflight.Deps{Checks: []preflight.Check{found(fs...)}})
+		var stop *state.Stop
+		if !errors.As(err, &stop) || stop.Cure != want {
+			t.Errorf("got %v, want cure %q", err, want)
+		}
+	}
+}
+
 // What has passed in a run is looked at again only where something asks for it, and then
 // that alone; what blocks then is not forgotten either.
 func TestChecksThatAreMadeAgain(t *testing.T) {

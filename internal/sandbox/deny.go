@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/eksbg/eksbg/internal/sandbox/kube"
+	"github.com/eksbg/eksbg/internal/sandbox/kube/registry"
 )
 
 // administrators is the group that may do everything, whatever anybody denies.
@@ -73,4 +74,20 @@ func (d Denial) check(at string, bad complain) {
 			bad("%s.deny: %q is no verb; there are %s", at, v, strings.Join(verbs, ", "))
 		}
 	}
+	known := resources()
+	for _, r := range d.Resources {
+		if name, _, _ := strings.Cut(r, "/"); !slices.Contains(known, name) {
+			bad("%s.deny: %q is no resource of the sandbox; there are %s", at, r, strings.Join(known, ", "))
+		}
+	}
+}
+
+// resources are what a denial may name, by their plurals.
+func resources() []string {
+	out := []string{wildcard, "selfsubjectaccessreviews", "selfsubjectreviews"}
+	for _, r := range registry.All {
+		out = append(out, r.Resource)
+	}
+	slices.Sort(out)
+	return out
 }

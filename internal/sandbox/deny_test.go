@@ -101,3 +101,21 @@ func TestADenialOfAnUnknownVerbIsRefused(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A slip of the pen would deny nothing.
+func TestADenialOfAnUnknownResourceIsRefused(t *testing.T) {
+	sc, err := Load("hot")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc.Clusters.Green.Deny = []Denial{{Resources: []string{"pods/eviction", "deployments", "leases", "selfsubjectaccessreviews", "*"}}}
+	if err := sc.check(); err != nil {
+		t.Errorf("known resources: %v", err)
+	}
+	for _, unknown := range []string{"deployment", "pod/eviction", "deployments.apps"} {
+		sc.Clusters.Green.Deny[0].Resources[0] = unknown
+		if err := sc.check(); err == nil || !strings.Contains(err.Error(), `clusters.green.deny: "`+unknown+`" is no resource`) || !strings.Contains(err.Error(), "daemonsets, deployments,") {
+			t.Errorf("got %v", err)
+		}
+	}
+}
