@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 
 	"github.com/eksbg/eksbg/internal/state"
 	"github.com/eksbg/eksbg/internal/ui/view"
@@ -16,11 +17,9 @@ type document struct {
 }
 
 type documentBody struct {
-	Format  int            `json:"format"`
-	Command string         `json:"command"`
-	Exit    int            `json:"exit"`
-	Why     string         `json:"why,omitempty"`
-	Cure    string         `json:"cure,omitempty"`
+	Format  int    `json:"format"`
+	Command string `json:"command"`
+	outcome
 	Journal string         `json:"journal,omitempty"`
 	Run     string         `json:"run,omitempty"`
 	Holder  string         `json:"holder,omitempty"`
@@ -34,6 +33,38 @@ type documentBody struct {
 	Closed  bool          `json:"closed"`
 	// Remedies are what jobs clean says against more finished Jobs.
 	Remedies []string `json:"remedies,omitempty"`
+}
+
+// outcome is how a command ended, in every document.
+type outcome struct {
+	Exit int    `json:"exit"`
+	Why  string `json:"why,omitempty"`
+	Cure string `json:"cure,omitempty"`
+}
+
+func outcomeOf(err error) outcome {
+	var quiet exitError
+	switch {
+	case err == nil:
+		return outcome{}
+	case errors.As(err, &quiet):
+		return outcome{Exit: int(quiet)}
+	}
+	stop := asStop(err)
+	return outcome{Exit: int(stop.Code), Why: clean(stop.Error()), Cure: clean(stop.Cure)}
+}
+
+// write prints the document that says all of it, and gives the bare exit code.
+func (o outcome) write(s streams, doc any) error {
+	enc := json.NewEncoder(s.out)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(doc); err != nil {
+		return err
+	}
+	if o.Exit != 0 {
+		return exitError(o.Exit)
+	}
+	return nil
 }
 
 type documentStop struct {
@@ -57,11 +88,7 @@ func (d *document) write(s streams, records []state.Record, path string, err err
 // writeHeld prints the document and returns the error as a bare exit code, since the
 // document says everything.
 func (d *document) writeHeld(s streams, records []state.Record, path, holder string, err error) error {
-	b := documentBody{Format: state.FormatVersion, Command: d.command, Journal: path, Holder: holder, Remedies: d.remedies}
-	if err != nil {
-		stop := asStop(err)
-		b.Exit, b.Why, b.Cure = int(stop.Code), clean(stop.Error()), clean(stop.Cure)
-	}
+	b := documentBody{Format: state.FormatVersion, Command: d.command, outcome: outcomeOf(err), Journal: path, Holder: holder, Remedies: d.remedies}
 	if len(records) > 0 {
 		m := view.Fold(records)
 		b.Run, b.Traffic, b.TrafficStale, b.Clusters, b.Closed = m.Plan.Run, m.Traffic, m.TrafficStale, m.Clusters, m.Closed
@@ -72,13 +99,5 @@ func (d *document) writeHeld(s streams, records []state.Record, path, holder str
 			b.Steps = append(b.Steps, documentStep{ID: st.Spec.ID, Title: st.Spec.Title, Side: st.Spec.Side, State: st.State, Text: st.Text})
 		}
 	}
-	enc := json.NewEncoder(s.out)
-	enc.SetIndent("", "  ")
-	if werr := enc.Encode(b); werr != nil {
-		return werr
-	}
-	if b.Exit != 0 {
-		return exitError(b.Exit)
-	}
-	return nil
+	return b.outcome.write(s, b)
 }

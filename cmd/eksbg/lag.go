@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -264,11 +263,9 @@ func (s *session) leftovers(inv *cluster.Inventory, side state.Side, now time.Ti
 }
 
 type lagDocument struct {
-	Format  int                       `json:"format"`
-	Command string                    `json:"command"`
-	Exit    int                       `json:"exit"`
-	Why     string                    `json:"why,omitempty"`
-	Cure    string                    `json:"cure,omitempty"`
+	Format  int    `json:"format"`
+	Command string `json:"command"`
+	outcome
 	Note    string                    `json:"note,omitempty"`
 	Notes   []state.Finding           `json:"findings,omitempty"`
 	Cluster map[state.Side]lagCluster `json:"clusters,omitempty"`
@@ -313,15 +310,7 @@ type lagPod struct {
 
 // writeJSON prints the one document; l may be nil.
 func (l *lagging) writeJSON(s streams, err error) error {
-	doc := lagDocument{Format: state.FormatVersion, Command: "lag"}
-	var quiet exitError
-	switch {
-	case errors.As(err, &quiet):
-		doc.Exit = int(quiet)
-	case err != nil:
-		stop := asStop(err)
-		doc.Exit, doc.Why, doc.Cure = int(stop.Code), clean(stop.Error()), clean(stop.Cure)
-	}
+	doc := lagDocument{Format: state.FormatVersion, Command: "lag", outcome: outcomeOf(err)}
 	if l != nil {
 		doc.Cluster, doc.Notes = map[state.Side]lagCluster{}, l.notes
 		if l.liveUnknown != "" {
@@ -334,15 +323,7 @@ func (l *lagging) writeJSON(s streams, err error) error {
 			doc.Cluster[side] = lagCluster{Name: l.names[side], Unknown: clean(why.Error()), Owners: []lagOwner{}}
 		}
 	}
-	enc := json.NewEncoder(s.out)
-	enc.SetIndent("", "  ")
-	if werr := enc.Encode(doc); werr != nil {
-		return werr
-	}
-	if doc.Exit != 0 {
-		return exitError(doc.Exit)
-	}
-	return nil
+	return doc.outcome.write(s, doc)
 }
 
 func lagJSON(v text.LagView) lagCluster {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -192,33 +191,13 @@ func blockers(p *state.Plan) error {
 }
 
 func writePlanJSON(s streams, p *state.Plan, err error) error {
-	body := struct {
-		Format  int         `json:"format"`
-		Command string      `json:"command"`
-		Exit    int         `json:"exit"`
-		Why     string      `json:"why,omitempty"`
-		Cure    string      `json:"cure,omitempty"`
-		Plan    *state.Plan `json:"plan"`
-	}{Format: state.FormatVersion, Command: "plan", Plan: p}
-	if err != nil {
-		stop := asStop(err)
-		body.Exit = int(stop.Code)
-		var quiet exitError
-		if errors.As(err, &quiet) {
-			body.Exit = int(quiet)
-		} else {
-			body.Why, body.Cure = clean(stop.Error()), clean(stop.Cure)
-		}
-	}
-	enc := json.NewEncoder(s.out)
-	enc.SetIndent("", "  ")
-	if werr := enc.Encode(body); werr != nil {
-		return werr
-	}
-	if body.Exit != 0 {
-		return exitError(body.Exit)
-	}
-	return nil
+	doc := struct {
+		Format  int    `json:"format"`
+		Command string `json:"command"`
+		outcome
+		Plan *state.Plan `json:"plan"`
+	}{Format: state.FormatVersion, Command: "plan", outcome: outcomeOf(err), Plan: p}
+	return doc.outcome.write(s, doc)
 }
 
 // statusCommand and applyCommand are what to type for a plan file and its journal.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -108,14 +109,39 @@ func (o *unlockOptions) unlock(ctx context.Context, l *locked) error {
 	}
 	l.clusters = s.inspectLocks(ctx)
 	o.show(l)
-	var errs []error
-	for _, c := range l.clusters {
-		errs = append(errs, c.err)
-	}
-	if err := errors.Join(errs...); err != nil {
-		return s.explain(ctx, err)
+	if err := l.unread(ctx, s); err != nil {
+		return err
 	}
 	return o.clear(ctx, s, l)
+}
+
+// unread says of every cluster whose lock could not be read why not, or nil. The exit code
+// is that of the first.
+func (l *locked) unread(ctx context.Context, s *session) error {
+	var all *state.Stop
+	for _, c := range l.clusters {
+		if c.err == nil {
+			continue
+		}
+		err := s.explain(ctx, c.err)
+		if ctx.Err() != nil {
+			return err // for all of them
+		}
+		stop := asStop(err)
+		if all == nil {
+			first := *stop
+			all = &first
+			continue
+		}
+		all.Why, all.Cause = all.Error()+"\n"+stop.Error(), nil
+		if !strings.Contains(all.Cure, stop.Cure) {
+			all.Cure = strings.TrimSpace(all.Cure + "\n" + stop.Cure)
+		}
+	}
+	if all == nil {
+		return nil // not a nil *Stop in an error
+	}
+	return all
 }
 
 // inspectLocks reads the locks of both clusters at the same time. A cluster that does

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"time"
@@ -77,9 +76,7 @@ func renewedText(at, now time.Time) string {
 type unlockDocument struct {
 	Format  int    `json:"format"`
 	Command string `json:"command"`
-	Exit    int    `json:"exit"`
-	Why     string `json:"why,omitempty"`
-	Cure    string `json:"cure,omitempty"`
+	outcome
 	Journal string `json:"journal,omitempty"`
 	// Holder is the process on this machine that holds the journal.
 	Holder   string                      `json:"holder,omitempty"`
@@ -110,11 +107,7 @@ type unlockHolder struct {
 
 // writeJSON prints the one document, however the command ended.
 func (l *locked) writeJSON(s streams, err error) error {
-	doc := unlockDocument{Format: state.FormatVersion, Command: "unlock", Journal: l.journal}
-	if err != nil {
-		stop := asStop(err)
-		doc.Exit, doc.Why, doc.Cure = int(stop.Code), clean(stop.Error()), clean(stop.Cure)
-	}
+	doc := unlockDocument{Format: state.FormatVersion, Command: "unlock", outcome: outcomeOf(err), Journal: l.journal}
 	if l.busy {
 		doc.Holder = clean(l.local.String())
 	}
@@ -124,15 +117,7 @@ func (l *locked) writeJSON(s streams, err error) error {
 		}
 		doc.Clusters[c.side] = c.json()
 	}
-	enc := json.NewEncoder(s.out)
-	enc.SetIndent("", "  ")
-	if werr := enc.Encode(doc); werr != nil {
-		return werr
-	}
-	if doc.Exit != 0 {
-		return exitError(doc.Exit)
-	}
-	return nil
+	return doc.outcome.write(s, doc)
 }
 
 func (c *lockedCluster) json() unlockedSide {

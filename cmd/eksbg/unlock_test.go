@@ -135,6 +135,17 @@ func TestUnlockPrintsOneDocument(t *testing.T) {
 		t.Errorf("one of two is unknown: %+v", doc.Clusters)
 	}
 
+	// Both that cannot be read are told, and what helps once.
+	if err := box.Faults().Add(wire.Fault{Call: "k8s:get leases", Times: -1, Status: 403, Error: "Forbidden", Message: "not yours"}); err != nil {
+		t.Fatal(err)
+	}
+	doc = unlockJSON(t, box, 3, box.PlanFile(), "--yes")
+	box.Faults().Clear()
+	is(doc, "unknown", "unknown")
+	if !strings.Contains(doc.Why, "shop-blue") || !strings.Contains(doc.Why, "shop-green") || strings.Count(doc.Cure, "get, create and update leases") != 1 {
+		t.Errorf("%s\ncure %s", doc.Why, doc.Cure)
+	}
+
 	doc = unlockJSON(t, box, 0, box.PlanFile(), "--yes")
 	is(doc, "free", "unlocked")
 	if h := doc.Clusters[state.Green].Holder; h == nil || h.PID != 4711 {
