@@ -165,8 +165,11 @@ func (c *campaign) release(ctx context.Context, e *entry) error {
 			return fmt.Errorf("read %s: %w", state.Clean(e.Owner), err)
 		case live.Annotations[suspendAnnotation] != e.Mark:
 			result, text := state.Unknown, e.Owner+": the suspension is no longer eksbg's to put back"
-			if e.open() {
+			switch {
+			case e.open():
 				result, text = state.Rejected, e.Owner+": was not suspended"
+			case !suspended(live): // by this step too, whose answer was lost
+				result, text = state.Succeeded, e.Owner+": is put back, it runs again"
 			}
 			return c.settle(e.Seq, result, text, landed{})
 		}

@@ -112,6 +112,18 @@ func TestCronJobsThatChangeMeanwhile(t *testing.T) {
 				return nil
 			}
 		}, []state.Result{state.Accepted, state.Succeeded}, false},
+		"put back, and the answer is lost": {func(b *bench) {
+			n := 0
+			b.after = func(owner, _ string) error {
+				if strings.Contains(owner, "cronjobs") {
+					n++
+				}
+				if n == 2 && strings.Contains(owner, "cronjobs") {
+					return apierrors.NewConflict(cronJobsGVR.GroupResource(), "nightly", errors.New("the object has been modified"))
+				}
+				return nil
+			}
+		}, []state.Result{state.Accepted, state.Succeeded}, false},
 		"gone": {func(b *bench) { must(b.client.Tracker().Delete(cronJobsGVR, "shop", "nightly")) }, []state.Result{state.Rejected}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

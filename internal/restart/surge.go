@@ -139,7 +139,7 @@ func (c *campaign) disowned(ctx context.Context, w *work, e *entry) (bool, error
 		}
 		return false, fmt.Errorf("look whether the replica more of %s is there: %w", w.name, err)
 	case live.mark != e.Mark:
-		return true, c.settle(e.Seq, state.Unknown, w.name+": its replicas are no longer eksbg's to put back", landed{})
+		return true, c.unmarked(w, e, live, landed{})
 	}
 	w.generation = max(w.generation, live.generation)
 	return false, c.watchOver(ctx, w)
@@ -234,7 +234,7 @@ func (c *campaign) restore(ctx context.Context, w *work, e *entry, early bool) e
 		return c.settle(e.Seq, state.Unknown, w.name+": it is gone", landed{})
 	case err != nil:
 	case live.mark != e.Mark: // an early put-back may be sent twice as well
-		return c.settle(e.Seq, state.Unknown, w.name+": its replicas are no longer eksbg's to put back", landed{Early: early})
+		return c.unmarked(w, e, live, landed{Early: early})
 	default:
 		to, text := e.From, fmt.Sprintf("%s: put back to %s", w.name, plural(int(e.From), "replica"))
 		if live.replicas != e.To {
@@ -251,6 +251,17 @@ func (c *campaign) restore(ctx context.Context, w *work, e *entry, early bool) e
 		return err
 	}
 	return fmt.Errorf("put the replicas of %s back to %d: %w", w.name, e.From, err)
+}
+
+// unmarked settles a surge whose mark is gone: put back, by this step too whose answer was
+// lost, or somebody else's by now.
+func (c *campaign) unmarked(w *work, e *entry, live scale, l landed) error {
+	if live.replicas != e.From {
+		return c.settle(e.Seq, state.Unknown, w.name+": its replicas are no longer eksbg's to put back", l)
+	}
+	w.since, w.generation, c.moved = c.Clock.Now(), max(w.generation, live.generation), true
+	l.Generation = live.generation
+	return c.settle(e.Seq, state.Succeeded, fmt.Sprintf("%s: is back at %s", w.name, plural(int(e.From), "replica")), l)
 }
 
 // scale is the live state of what a surge changes.

@@ -94,5 +94,8 @@ func TestEarlyPutBackThatWasSentTwice(t *testing.T) {
 		if n := surges(readLedger(b.journal.Records(""), nil).deeds("shop/ReplicaSet/one", doSurge)); n != 0 {
 			t.Errorf("%d attempts used up", n)
 		}
+		if got := b.journal.results("shop/ReplicaSet/one"); got[len(got)-1] != state.Succeeded {
+			t.Errorf("results %v", got)
+		}
 	})
 }
