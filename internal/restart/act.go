@@ -24,8 +24,9 @@ type work struct {
 	// active is true from when it was begun, done once nothing is left of it; seen once
 	// it was looked at while active.
 	active, done, seen bool
-	// begun is true where a deed was under way when the work was taken up.
-	begun bool
+	// begun is true where a deed was under way when the work was taken up, older where a
+	// rollout was: what its controller complains of may be from before somebody mended it.
+	begun, older bool
 	// since is when this process began to wait for the newest thing that it did.
 	since time.Time
 	// troubled is since when a container fails to start, retry when something that was

@@ -178,6 +178,7 @@ func (c *campaign) watchOver(ctx context.Context, w *work) error {
 		return err
 	}
 	text, fatal := w.view.trouble()
+	fatal = fatal && (text != w.view.Deadline || !w.older)
 	if text == "" {
 		w.troubled = time.Time{}
 	} else if w.troubled.IsZero() {

@@ -114,6 +114,13 @@ func TestProgressDeadline(t *testing.T) {
 		if stop.Code != state.ExitBlocked || !strings.Contains(stop.Why, `ProgressDeadlineExceeded: ReplicaSet "cart-7" has timed out progressing.`) {
 			t.Errorf("%+v", stop)
 		}
+		// The same command again may come right after somebody has mended it, and before the
+		// controller has seen that.
+		begin := b.clock.Now()
+		stop = stopOf(t, b.drive(t.Context()))
+		if took := b.clock.Since(begin); stop.Code != state.ExitBlocked || !strings.Contains(stop.Why, "ProgressDeadlineExceeded") || took < DefaultGrace || took > 2*DefaultGrace {
+			t.Errorf("after %s: %+v", took, stop)
+		}
 	})
 }
 

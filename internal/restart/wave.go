@@ -63,7 +63,8 @@ func (c *campaign) begin(todo []*work) {
 			}
 		}
 		w.begun = unfinished[w.name] != nil
-		w.active = !w.item.Works() || w.begun || c.underWay(w)
+		w.older = c.underWay(w)
+		w.active = !w.item.Works() || w.begun || w.older
 		w.since = c.Clock.Now()
 	}
 }
