@@ -174,7 +174,7 @@ func (a *applied) load() error {
 		}
 		planPath = a.saved.File
 		if content, err = os.ReadFile(planPath); err != nil {
-			return fmt.Errorf("read the plan file that the saved plan was made from: %w", err)
+			return notThere(fmt.Errorf("read the plan file that the saved plan was made from: %w", err))
 		}
 	}
 	if a.file, err = planfile.Parse(planPath, content); err != nil {
@@ -245,6 +245,9 @@ func (a *applied) begin(ctx context.Context) error {
 	}
 	if _, ok := p.Step(a.o.until); a.o.until != "" && !ok {
 		return fmt.Errorf("--until %s: this plan has no such step; eksbg plan -o json names them", a.o.until)
+	}
+	if err := state.CanCreate(a.path); err != nil {
+		return err
 	}
 	if !a.o.yes {
 		ok, err := ask(ctx, a.o.streams, "\n"+question(len(p.Steps)))

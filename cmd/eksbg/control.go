@@ -3,11 +3,14 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/eksbg/eksbg/internal/run"
 	"github.com/eksbg/eksbg/internal/state"
+	"github.com/eksbg/eksbg/internal/ui/text"
 )
 
 // control answers the decisions of a run from the flags and, on a terminal, by
@@ -46,27 +49,62 @@ func (a *applied) back() bool {
 		return a.file.Cutover.OnStop != "hold"
 	}
 	// The interrupt that asks has cancelled the run's context already; the second one
-	// leaves at once.
-	ok, err := ask(context.Background(), a.o.streams, "\nThe traffic is on its way. Put it back to where it was before the run? 'yes' puts back, anything else holds: ")
+	// leaves at once. A terminal that is gone, or that nobody sits at, is none.
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	timer := a.o.clock.NewTimer(unattended)
+	defer timer.Stop()
+	go func() {
+		select {
+		case <-timer.C():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	line, err := answer(ctx, a.o.streams, fmt.Sprintf("\nThe traffic is on its way. Put it back to where it was before the run? 'yes' puts back,\nanything else holds; without an answer within %s: %s. ",
+		text.Short(unattended), a.file.Cutover.OnStop))
 	if err != nil {
 		return a.file.Cutover.OnStop != "hold"
 	}
-	return ok
+	return line == "yes"
 }
+
+// unattended is how long a question may stay without an answer while nobody watches the
+// traffic.
+const unattended = time.Minute
 
 // ask puts a question and gives true for a plain yes. Anything else is a no, the end of
 // the input and a terminal that is gone included; a cancelled context is its cause.
 func ask(ctx context.Context, s streams, question string) (bool, error) {
+	line, err := answer(ctx, s, question)
+	if errors.Is(err, errNoAnswer) {
+		return false, nil
+	}
+	return line == "yes", err
+}
+
+// errNoAnswer is the end of the input in place of a line.
+var errNoAnswer = errors.New("nobody answers")
+
+// answer puts a question and gives the line that is answered, without its blanks.
+func answer(ctx context.Context, s streams, question string) (string, error) {
 	fmt.Fprint(s.err, question)
-	answer := make(chan string, 1)
+	type read struct {
+		line string
+		err  error
+	}
+	answered := make(chan read, 1)
 	go func() { // ends with the answer, the end of the input, or the process
-		line, _ := bufio.NewReader(s.in).ReadString('\n')
-		answer <- line
+		line, err := bufio.NewReader(s.in).ReadString('\n')
+		answered <- read{strings.TrimSpace(line), err}
 	}()
 	select {
-	case line := <-answer:
-		return strings.TrimSpace(line) == "yes", nil
+	case r := <-answered:
+		if r.err != nil && r.line == "" {
+			return "", errNoAnswer
+		}
+		return r.line, nil
 	case <-ctx.Done():
-		return false, context.Cause(ctx)
+		return "", context.Cause(ctx)
 	}
 }

@@ -58,13 +58,11 @@ func outcomeOf(err error) outcome {
 func (o outcome) write(s streams, doc any) error {
 	enc := json.NewEncoder(s.out)
 	enc.SetIndent("", "  ")
-	if err := enc.Encode(doc); err != nil {
-		return err
-	}
-	if o.Exit != 0 {
+	err := enc.Encode(doc)
+	if o.Exit != 0 { // which counts, whoever reads the document
 		return exitError(o.Exit)
 	}
-	return nil
+	return err
 }
 
 type documentStop struct {

@@ -84,10 +84,17 @@ func mayReplace(path string) error {
 	if path == "" {
 		return nil
 	}
-	content, err := os.ReadFile(path)
+	there, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
+	case err != nil:
+		return fmt.Errorf("--out %s: %w", path, err)
+	case !there.Mode().IsRegular(): // a rename would take the place of /dev/null
+		return fmt.Errorf("--out %s is no file; a saved plan is one that apply can read again", path)
+	}
+	content, err := os.ReadFile(path)
+	switch {
 	case err != nil:
 		return fmt.Errorf("--out %s: %w", path, err)
 	case len(content) > 0 && !state.IsPlan(content):

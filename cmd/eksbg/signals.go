@@ -35,8 +35,8 @@ func withSignals(ctx context.Context, s streams, say string) (context.Context, f
 		case <-done:
 			return
 		}
-		fmt.Fprintln(s.err, "\n"+say)
 		cancel(errInterrupted)
+		go fmt.Fprintln(s.err, "\n"+say) // ends with the write, which a stopped terminal holds, or the process
 		select {
 		case <-ch:
 			os.Exit(int(state.ExitInterrupted))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -111,6 +112,10 @@ func begin(o Options) (*Sandbox, error) {
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("start the sandbox: make its folder: %w", err)
+	}
+	// Whoever waits for it would find the ports of a sandbox that was here before.
+	if err := os.Remove(filepath.Join(dir, "env")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("start the sandbox: %w", err)
 	}
 	return &Sandbox{
 		scenario: scenario, dir: dir, born: time.Now(), speed: o.Speed, kubernetes: o.Kubernetes, keys: wire.NewKeys(),

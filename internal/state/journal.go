@@ -60,6 +60,26 @@ func Create(ctx context.Context, path string, plan *Plan, who Who, clk clock.Pas
 	return create(ctx, path, plan, who, clk, osFile)
 }
 
+// CanCreate tells beforehand whether Create could write beside path: somebody is asked
+// between the two. It makes the directory. The errors are those of the file system, with
+// the cure.
+func CanCreate(path string) error {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return unwritable(path, err)
+	}
+	f, err := os.CreateTemp(dir, ".journal-*")
+	if err != nil {
+		return unwritable(path, err)
+	}
+	_, err = f.Write([]byte("x"))
+	err = errors.Join(err, f.Close(), os.Remove(f.Name()))
+	if err != nil {
+		return unwritable(path, err)
+	}
+	return nil
+}
+
 func create(ctx context.Context, path string, plan *Plan, who Who, clk clock.PassiveClock, open openFile) (*Journal, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("create journal %s: %w", path, err)

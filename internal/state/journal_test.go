@@ -359,3 +359,22 @@ func TestArchiveLeavesAnotherRunsFileAlone(t *testing.T) {
 		t.Errorf("the other run's file: %v, %v", p, err)
 	}
 }
+
+// Whether a journal can be made is told before anybody is asked, and leaves nothing behind.
+func TestCanCreate(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "state", "shop.journal")
+	if err := state.CanCreate(path); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := state.CanCreate(filepath.Join(file, "shop.journal")); err == nil || !strings.Contains(err.Error(), "shop.journal") {
+		t.Errorf("got %v", err)
+	}
+}
