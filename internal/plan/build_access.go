@@ -170,7 +170,7 @@ func AccessGaps(ctx context.Context, f *planfile.File, p *state.Plan, open func(
 		case ctx.Err() != nil || aws.IsExpired(err):
 			return nil, err
 		default:
-			found = []state.Finding{{Check: preflight.AccessUnknown, Text: state.Clean(err.Error()), Cure: "check the network and the endpoint"}}
+			found = []state.Finding{{Check: preflight.AccessUnknown, Text: state.Clean(err.Error()), Cure: "check the network, the endpoint and the credentials"}}
 		}
 		var gaps []string
 		for _, g := range Waive(f, found, p.CreatedAt) {

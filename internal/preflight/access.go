@@ -2,7 +2,6 @@ package preflight
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/eksbg/eksbg/internal/aws"
 	"github.com/eksbg/eksbg/internal/cluster"
 	"github.com/eksbg/eksbg/internal/state"
 )
@@ -26,7 +24,8 @@ const (
 // will, so that a gap is found before the first of them and not in the middle of the
 // night. Each verb and resource is asked about once for all namespaces; only where that is
 // denied, for each namespace that the steps touch. What is denied is an ERROR of its own;
-// what may not be asked, or is not told, is UNKNOWN; an API server that is away is an error.
+// what may not be asked, or is not told, is UNKNOWN; an API server that is away or fails is an
+// error, and so is one that does not take the credentials.
 func Access(side state.Side, name string, need []state.Access, open func(context.Context) (kubernetes.Interface, error)) Check {
 	return Check{Name: "what may be done in " + string(side), Run: func(ctx context.Context) ([]state.Finding, error) {
 		k, err := open(ctx)
@@ -34,7 +33,7 @@ func Access(side state.Side, name string, need []state.Access, open func(context
 			return nil, fmt.Errorf("reach cluster %s to ask what is allowed: %w", name, err)
 		}
 		gaps, unsure, err := ask(ctx, k, need)
-		if err != nil && (ctx.Err() != nil || aws.IsExpired(err) || !answered(err)) {
+		if err != nil && (ctx.Err() != nil || !apierrors.IsForbidden(err)) {
 			return nil, fmt.Errorf("ask what is allowed in cluster %s: %w", name, err)
 		}
 		if err == nil && len(gaps)+len(unsure) == 0 {
@@ -48,13 +47,6 @@ func Access(side state.Side, name string, need []state.Access, open func(context
 		}
 		return report(side, name, user, gaps, unsure, err), nil
 	}}
-}
-
-// answered tells an answer of the API server, a refusal to be asked for one, from an API
-// server that is away: that is no matter of rights, and no waiver helps.
-func answered(err error) bool {
-	var status apierrors.APIStatus
-	return errors.As(err, &status)
 }
 
 // ask gives what is denied, with the namespaces where it is, and what the API server is not

@@ -193,13 +193,21 @@ func TestWhatIsNotKnownBlocks(t *testing.T) {
 	}
 }
 
-// An API server that is away says nothing about rights.
-func TestAnAPIServerThatIsAwayIsNoFinding(t *testing.T) {
-	away := errors.New("connection refused")
-	s := &authority{allows: func(authorizationv1.ResourceAttributes) bool { return true }, broken: away}
-	check := preflight.Access(state.Green, "shop-green", needs, func(context.Context) (kubernetes.Interface, error) { return s.client(), nil })
-	if fs, err := check.Run(t.Context()); !errors.Is(err, away) || len(fs) != 0 || !strings.Contains(err.Error(), "shop-green") || len(s.asked) != 1 {
-		t.Errorf("%+v, %v, asked %v", fs, err, s.asked)
+// An API server that is away or fails says nothing about rights, nor does one that does
+// not know who asks: a token that has expired is cured by a login.
+func TestWhatIsNoRefusalIsNoFinding(t *testing.T) {
+	for name, broken := range map[string]error{
+		"away":    errors.New("connection refused"),
+		"fails":   apierrors.NewInternalError(errors.New("etcd has no leader")),
+		"unknown": apierrors.NewUnauthorized("Unauthorized"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &authority{allows: func(authorizationv1.ResourceAttributes) bool { return true }, broken: broken}
+			check := preflight.Access(state.Green, "shop-green", needs, func(context.Context) (kubernetes.Interface, error) { return s.client(), nil })
+			if fs, err := check.Run(t.Context()); !errors.Is(err, broken) || len(fs) != 0 || !strings.Contains(err.Error(), "shop-green") || len(s.asked) != 1 {
+				t.Errorf("%+v, %v, asked %v", fs, err, s.asked)
+			}
+		})
 	}
 }
 
