@@ -183,16 +183,19 @@ func TestErrorsGetTheirExitCodes(t *testing.T) {
 		err    error
 		change bool
 		want   state.Exit
+		cure   string
 	}{
-		"an endpoint that is away before the first change": {gone, false, state.ExitFailed},
-		"an endpoint that is away after it":                {gone, true, state.ExitResumable},
-		"a token that the API server does not take":        {apierrors.NewUnauthorized("Unauthorized"), false, state.ExitResumable},
-		"anything else": {errors.New("boom"), true, state.ExitFailed},
+		"an endpoint that is away before the first change": {gone, false, state.ExitFailed, "check the network"},
+		"an endpoint that is away after it":                {gone, true, state.ExitResumable, "check the network"},
+		"a token that the API server does not take":        {apierrors.NewUnauthorized("Unauthorized"), false, state.ExitResumable, "aws sso login"},
+		"anything else": {errors.New("boom"), true, state.ExitFailed, "mend what the message says"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := walker(newMemory(hop), &control{}, &scripted{spec: hop, wants: 1, change: tt.change, err: tt.err})
-			if got := code(t, w.Walk(t.Context())); got != tt.want {
-				t.Errorf("exit %d, want %d", got, tt.want)
+			err := w.Walk(t.Context())
+			var stop *state.Stop
+			if got := code(t, err); got != tt.want || !errors.As(err, &stop) || !strings.HasPrefix(stop.Cure, tt.cure) {
+				t.Errorf("exit %d, want %d and a cure that begins %q: %#v", got, tt.want, tt.cure, stop)
 			}
 		})
 	}

@@ -40,9 +40,13 @@ func (w *Walker) stopFor(ctx context.Context, spec state.StepSpec, err error) *s
 		// Session credentials sign tokens without asking AWS, so the API server may be the
 		// first to say that they are over.
 		return &state.Stop{Code: state.ExitResumable, Why: "the API server does not take the credentials any more", Cause: err, Cure: w.loginCure(spec.Side)}
-	case aws.IsUnavailable(err) && len(state.Changed(w.Journal.Records(""))) > 0:
-		return &state.Stop{Code: state.ExitResumable, Why: "an endpoint did not answer for minutes", Cause: err,
+	case aws.IsUnavailable(err):
+		stop = &state.Stop{Code: state.ExitFailed, Why: "step " + spec.ID + " failed", Cause: err,
 			Cure: "check the network and the endpoint, then run the same command again"}
+		if len(state.Changed(w.Journal.Records(""))) > 0 {
+			stop.Code, stop.Why = state.ExitResumable, "an endpoint did not answer for minutes"
+		}
+		return stop
 	}
 	return &state.Stop{Code: state.ExitFailed, Why: "step " + spec.ID + " failed", Cause: err,
 		Cure: "mend what the message says, then run the same command again"}
