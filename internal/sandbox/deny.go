@@ -76,7 +76,11 @@ func (d Denial) check(at string, bad complain) {
 	}
 	known := resources()
 	for _, r := range d.Resources {
-		if name, _, _ := strings.Cut(r, "/"); !slices.Contains(known, name) {
+		switch near := nearest(r, known); {
+		case slices.Contains(known, r):
+		case near != "":
+			bad("%s.deny: %q is no resource of the sandbox; did you mean %s?", at, r, near)
+		default:
 			bad("%s.deny: %q is no resource of the sandbox; there are %s", at, r, strings.Join(known, ", "))
 		}
 	}
@@ -84,10 +88,48 @@ func (d Denial) check(at string, bad complain) {
 
 // resources are what a denial may name, by their plurals.
 func resources() []string {
-	out := []string{wildcard, "selfsubjectaccessreviews", "selfsubjectreviews"}
+	pods := registry.Pods.Resource
+	out := []string{wildcard, "selfsubjectaccessreviews", "selfsubjectreviews", pods + "/eviction", pods + "/portforward"}
 	for _, r := range registry.All {
 		out = append(out, r.Resource)
+		if r.Status {
+			out = append(out, r.Resource+"/status")
+		}
+		if r.Scale {
+			out = append(out, r.Resource+"/scale")
+		}
 	}
 	slices.Sort(out)
 	return out
+}
+
+// nearest is the resource that somebody meant: the one of that singular or short name, else
+// the one that begins like it for more than half of the word; empty where there is none.
+func nearest(word string, known []string) string {
+	word = strings.ToLower(word)
+	name, sub, _ := strings.Cut(word, "/")
+	for _, r := range registry.All {
+		if name == r.Singular || slices.Contains(r.Short, name) {
+			name = r.Resource
+		}
+	}
+	if sub != "" {
+		name += "/" + sub
+	}
+	best, most := "", len(name)/2
+	for _, k := range known {
+		if n := common(name, k); n > most {
+			best, most = k, n
+		}
+	}
+	return best
+}
+
+// common counts the bytes with which two words begin alike.
+func common(a, b string) int {
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
 }

@@ -108,14 +108,26 @@ func TestADenialOfAnUnknownResourceIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sc.Clusters.Green.Deny = []Denial{{Resources: []string{"pods/eviction", "deployments", "leases", "selfsubjectaccessreviews", "*"}}}
+	sc.Clusters.Green.Deny = []Denial{{Resources: []string{"pods/eviction", "pods/portforward", "deployments", "deployments/scale", "nodes/status", "leases", "selfsubjectaccessreviews", "*"}}}
 	if err := sc.check(); err != nil {
 		t.Errorf("known resources: %v", err)
 	}
-	for _, unknown := range []string{"deployment", "pod/eviction", "deployments.apps"} {
+	for unknown, says := range map[string]string{
+		"deployment":       "did you mean deployments?",
+		"Deployments":      "did you mean deployments?",
+		"deployments.apps": "did you mean deployments?",
+		"deploymets":       "did you mean deployments?",
+		"sts":              "did you mean statefulsets?",
+		"pod/eviction":     "did you mean pods/eviction?",
+		"pods/evictions":   "did you mean pods/eviction?",
+		"cronjobs/scale":   "did you mean cronjobs/status?",
+		"eviction":         "there are *, clonesets,",
+		"*/scale":          "there are *, clonesets,",
+		"":                 "there are *, clonesets,",
+	} {
 		sc.Clusters.Green.Deny[0].Resources[0] = unknown
-		if err := sc.check(); err == nil || !strings.Contains(err.Error(), `clusters.green.deny: "`+unknown+`" is no resource`) || !strings.Contains(err.Error(), "daemonsets, deployments,") {
-			t.Errorf("got %v", err)
+		if err := sc.check(); err == nil || !strings.Contains(err.Error(), `clusters.green.deny: "`+unknown+`" is no resource`) || !strings.Contains(err.Error(), says) {
+			t.Errorf("want %q, got %v", says, err)
 		}
 	}
 }
