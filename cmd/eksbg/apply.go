@@ -74,6 +74,7 @@ type applied struct {
 	journal *state.Journal
 	session *session
 	path    string // of the journal
+	log     *plainLog
 
 	// lock is held while anything may be changed; nil where the traffic is only put back.
 	// seen is how the locks were before the plan was made, cancel ends the run's context
@@ -93,6 +94,7 @@ type applied struct {
 }
 
 func runApply(ctx context.Context, o *applyOptions) error {
+	o.err = &patient{w: o.err}
 	a := &applied{o: o}
 	doc := &document{command: o.part.name()}
 	err := a.run(ctx)
@@ -250,7 +252,7 @@ func (a *applied) begin(ctx context.Context) error {
 		return err
 	}
 	if !a.o.yes {
-		ok, err := ask(ctx, a.o.streams, "\n"+question(len(p.Steps)))
+		ok, err := ask(ctx, a.o.streams, question(len(p.Steps)))
 		if err != nil {
 			return a.session.explain(ctx, err)
 		}
@@ -279,7 +281,7 @@ func question(steps int) string {
 	if steps > 1 {
 		these = fmt.Sprintf("these %d steps", steps)
 	}
-	return "Run " + these + "? Only 'yes' goes on: "
+	return "Run " + these + "? Only 'yes' goes on:"
 }
 
 // plan reads the pair and works out what to do.
@@ -325,9 +327,9 @@ func (a *applied) operation() string { return a.o.part.name() }
 // walk runs the steps, shows the records as they come, and says where it ended.
 func (a *applied) walk(ctx context.Context) error {
 	model := view.Fold(a.journal.Records(""))
-	logger := newPlainLog(a.o.err, model)
-	defer logger.close()
-	a.journal.OnRecord(logger.record)
+	a.log = newPlainLog(a.o.err, model)
+	defer a.log.close()
+	a.journal.OnRecord(a.log.record)
 	b := a.session.builder(a.journal, a)
 	w := &run.Walker{
 		Journal: &underLock{Journal: a.journal, ctx: ctx, lock: a.lock},
@@ -346,7 +348,7 @@ func (a *applied) walk(ctx context.Context) error {
 		ctx = aws.WithGuard(ctx, a.lock.Allow)
 	}
 	err := w.Walk(ctx)
-	logger.close()
+	a.log.close()
 	model = view.Fold(a.journal.Records(""))
 	if err != nil {
 		return a.stopped(model, err)

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/eksbg/eksbg/internal/run"
@@ -31,7 +28,8 @@ func (c *control) Approve(ctx context.Context, a run.Ask) (*state.Who, error) {
 	if !o.interactive {
 		return nil, nil
 	}
-	ok, err := ask(ctx, o.streams, fmt.Sprintf("\nPhase %s waits for an approval (%s).\nNext: %s, %s. Approve? Only 'yes' goes on: ",
+	c.applied.log.flush()
+	ok, err := ask(ctx, o.streams, fmt.Sprintf("Phase %s waits for an approval (%s).\nNext: %s, %s.\nApprove? Only 'yes' goes on:",
 		a.Phase, a.Why, a.Step.Title, a.Step.Changes))
 	if err != nil || !ok {
 		return nil, err
@@ -61,7 +59,8 @@ func (a *applied) back() bool {
 		case <-ctx.Done():
 		}
 	}()
-	line, err := answer(ctx, a.o.streams, fmt.Sprintf("\nThe traffic is on its way. Put it back to where it was before the run? 'yes' puts back,\nanything else holds; without an answer within %s: %s. ",
+	a.log.flush()
+	line, err := answer(ctx, a.o.streams, fmt.Sprintf("The traffic is on its way. Put it back to where it was before the run?\n'yes' puts back, anything else holds; without an answer within %s: %s.",
 		text.Short(unattended), a.file.Cutover.OnStop))
 	if err != nil {
 		return a.file.Cutover.OnStop != "hold"
@@ -72,39 +71,3 @@ func (a *applied) back() bool {
 // unattended is how long a question may stay without an answer while nobody watches the
 // traffic.
 const unattended = time.Minute
-
-// ask puts a question and gives true for a plain yes. Anything else is a no, the end of
-// the input and a terminal that is gone included; a cancelled context is its cause.
-func ask(ctx context.Context, s streams, question string) (bool, error) {
-	line, err := answer(ctx, s, question)
-	if errors.Is(err, errNoAnswer) {
-		return false, nil
-	}
-	return line == "yes", err
-}
-
-// errNoAnswer is the end of the input in place of a line.
-var errNoAnswer = errors.New("nobody answers")
-
-// answer puts a question and gives the line that is answered, without its blanks.
-func answer(ctx context.Context, s streams, question string) (string, error) {
-	fmt.Fprint(s.err, question)
-	type read struct {
-		line string
-		err  error
-	}
-	answered := make(chan read, 1)
-	go func() { // ends with the answer, the end of the input, or the process
-		line, err := bufio.NewReader(s.in).ReadString('\n')
-		answered <- read{strings.TrimSpace(line), err}
-	}()
-	select {
-	case r := <-answered:
-		if r.err != nil && r.line == "" {
-			return "", errNoAnswer
-		}
-		return r.line, nil
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
-	}
-}

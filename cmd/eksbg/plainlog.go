@@ -40,18 +40,28 @@ type plainLog struct {
 	mu      sync.Mutex
 	model   *view.Model
 	heard   map[string]time.Time
-	lines   chan string
+	lines   chan logLine
 	dropped int
 	closed  bool
 	done    chan struct{}
 }
 
+// logLine is a line to print, or the wish to hear that all before it are printed.
+type logLine struct {
+	text    string
+	flushed chan struct{}
+}
+
 func newPlainLog(w io.Writer, m *view.Model) *plainLog {
-	l := &plainLog{model: m, heard: map[string]time.Time{}, lines: make(chan string, backlog), done: make(chan struct{})}
+	l := &plainLog{model: m, heard: map[string]time.Time{}, lines: make(chan logLine, backlog), done: make(chan struct{})}
 	go func() {
 		defer close(l.done)
 		for line := range l.lines {
-			fmt.Fprintln(w, line)
+			if line.flushed != nil {
+				close(line.flushed)
+				continue
+			}
+			fmt.Fprintln(w, line.text)
 		}
 	}()
 	return l
@@ -78,7 +88,7 @@ func (l *plainLog) record(r state.Record) {
 		line = fmt.Sprintf("(%d lines are missing here: the terminal did not take them; the journal has all)\n%s", l.dropped, line)
 	}
 	select {
-	case l.lines <- line:
+	case l.lines <- logLine{text: line}:
 		l.dropped = 0
 	default:
 		l.dropped++
@@ -95,8 +105,34 @@ func (l *plainLog) close() {
 	l.closed = true
 	close(l.lines)
 	l.mu.Unlock()
+	patiently(l.done)
+}
+
+// flush waits until what was recorded so far is printed, for as long as a terminal may
+// need. A log that is not there has nothing to print.
+func (l *plainLog) flush() {
+	if l == nil {
+		return
+	}
+	flushed := make(chan struct{})
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return
+	}
 	select {
-	case <-l.done:
+	case l.lines <- logLine{flushed: flushed}:
+	default: // a terminal that has not taken so many lines takes no more
+		close(flushed)
+	}
+	l.mu.Unlock()
+	patiently(flushed)
+}
+
+// patiently waits for as long as a terminal may need.
+func patiently(done <-chan struct{}) {
+	select {
+	case <-done:
 	case <-time.After(2 * time.Second):
 	}
 }

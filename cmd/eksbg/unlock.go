@@ -196,7 +196,7 @@ func (o *unlockOptions) clear(ctx context.Context, s *session, l *locked) error 
 		return nil
 	}
 	if !o.yes {
-		ok, err := ask(ctx, o.streams, "\nMake sure that this process is gone: two that change the same pair are an outage.\nTake its locks away? Only 'yes' does: ")
+		ok, err := ask(ctx, o.streams, "Make sure that this process is gone: two that change the same pair are an outage.\nTake its locks away? Only 'yes' does:")
 		if err != nil {
 			return s.explain(ctx, err)
 		}
