@@ -64,7 +64,7 @@ func runDemo(ctx context.Context, o *demoOptions) (err error) {
 	defer func() { err = errors.Join(err, box.Close()) }()
 
 	fmt.Fprintf(o.err, "A sandbox with the scenario %s, %.0f times faster than the world.\n", sc.Name, o.speed)
-	defer fmt.Fprintln(o.err, "\nThe demo's sandbox is gone now. To try things on one that stays: eksbg sandbox --help")
+	defer fmt.Fprintln(o.err, "\nThe demo's sandbox is gone now. To try things on one that stays:\neksbg sandbox --help")
 	for _, args := range [][]string{{"plan", box.PlanFile()}, {"apply", box.PlanFile(), "--yes"}} {
 		fmt.Fprintf(o.err, "\n$ eksbg %s\n\n", strings.Join(args, " "))
 		if err := o.self(box.Env(), args); err != nil {

@@ -43,9 +43,24 @@ func (a *applied) stopped(m *view.Model, err error) error {
 	if m.Plan.Operation == "" && !m.TrafficStale && !saysWhere(stop, m) { // otherwise the stop has the newer weights
 		text.Traffic(w, m)
 	}
+	if os.Getenv(inDemo) != "" {
+		fmt.Fprintf(w, "%-11s with exit %d\n", "Ended", stop.Code)
+		return exitError(stop.Code)
+	}
 	fmt.Fprintf(w, "%-11s %s\n", "Look at", statusCommand(a.session.planPath, a.o.state))
-	fmt.Fprintf(w, "%-11s %s      (exit %d)\n", "Go on", a.next(stop), stop.Code)
+	fmt.Fprintln(w, goOn(a.next(stop), stop.Code))
 	return exitError(stop.Code)
+}
+
+// goOn is the last line of a run that stopped; the exit code has one of its own where the
+// command is long.
+func goOn(command string, exit state.Exit) string {
+	line := fmt.Sprintf("%-11s %s", "Go on", command)
+	code := fmt.Sprintf("(exit %d)", exit)
+	if len(line)+6+len(code) > text.Width {
+		return line + "\n            " + code
+	}
+	return line + "      " + code
 }
 
 // done prints how the pair was and is. The clusters and the traffic are read once more

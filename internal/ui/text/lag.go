@@ -29,7 +29,7 @@ const lagPods = 3
 func Lag(w io.Writer, v LagView) {
 	inv := v.Inventory
 	_, all := inv.PodCount()
-	fmt.Fprintf(w, "%s - %s - control plane, and so the kubelets' target, %s\n", v.Side, state.Clean(inv.Name), inv.Version)
+	Wrap(w, "", "", fmt.Sprintf("%s - %s - control plane, and so the kubelets' target, %s", v.Side, state.Clean(inv.Name), inv.Version))
 	if len(v.Items) == 0 {
 		Wrap(w, "", "", fmt.Sprintf("Nothing lags: %s, none on a kubelet below %s.", count(all, "pod"), inv.Version))
 	} else {

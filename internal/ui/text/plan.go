@@ -14,7 +14,8 @@ import (
 // call and how long it is expected to take, what needs a look, and what to type
 // next. now is only used for the life of the credentials.
 func Plan(w io.Writer, p *state.Plan, now time.Time, next string) {
-	fmt.Fprintf(w, "%s\n\n", headline(p))
+	Wrap(w, "", "", headline(p))
+	fmt.Fprintln(w)
 	pair(w, p)
 	fmt.Fprintln(w)
 	if len(p.Steps) == 0 {
@@ -68,7 +69,7 @@ func versions(p *state.Plan) string {
 
 func pair(w io.Writer, p *state.Plan) {
 	row := func(name string, cell func(state.Side) string) {
-		fmt.Fprintf(w, "%-12s %-30s %s\n", name, cell(state.Blue), cell(state.Green))
+		fmt.Fprintf(w, "%-12s %-30s %s\n", name, clip(cell(state.Blue), 30), clip(cell(state.Green), 36))
 	}
 	row("", func(s state.Side) string { return string(s) })
 	row("cluster", func(s state.Side) string { return state.Clean(p.Clusters[s].Name) })
@@ -110,8 +111,9 @@ func Percent(traffic []state.Share, s state.Side) string {
 func steps(w io.Writer, p *state.Plan) {
 	fmt.Fprintf(w, "%3s  %-41s %-24s %s\n", "#", "step", "changes", "expect")
 	for i, s := range p.Steps {
-		expect := Span(s.Expect)
-		line := fmt.Sprintf("%3d  %-7s %-33s %-24s %6s", i+1, s.Side, clip(s.Title, 33), clip(s.Changes, 24), expect)
+		expect := fmt.Sprintf("%6s", Span(s.Expect))
+		room := 30 - len(expect) // hours take columns of what it changes
+		line := fmt.Sprintf("%3d  %-7s %-33s %-*s %s", i+1, s.Side, clip(s.Title, 33), room, clip(s.Changes, room), expect)
 		fmt.Fprintln(w, strings.TrimRight(line, " "))
 		if s.Approval {
 			fmt.Fprintf(w, "             waits for an approval of phase %s\n", s.Phase)
@@ -173,11 +175,19 @@ func outlook(w io.Writer, p *state.Plan, now time.Time) {
 	}
 	about := "about " + Short(hi)
 	if lo != hi {
-		about = Short(lo.Round(time.Minute)) + " to " + Short(hi.Round(time.Minute))
+		about = roughly(lo) + " to " + roughly(hi)
 	}
 	life := "your credentials do not say when they end"
 	if !p.CredentialsExpire.IsZero() {
 		life = "your credentials last " + Short(p.CredentialsExpire.Sub(now))
 	}
 	fmt.Fprintf(w, "%-11s %s; %s\n", "In all", about, life)
+}
+
+// roughly is a time in whole minutes, where it has any.
+func roughly(d time.Duration) string {
+	if d >= time.Minute {
+		d = d.Round(time.Minute)
+	}
+	return Short(d)
 }

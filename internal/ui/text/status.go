@@ -14,7 +14,7 @@ import (
 // why it stopped, and what to type next. holder is who runs it now, or "".
 func Status(w io.Writer, m *view.Model, now time.Time, holder, next string) {
 	p := m.Plan
-	fmt.Fprintln(w, headline(p))
+	Wrap(w, "", "", headline(p))
 	fmt.Fprintf(w, "run %s, from %s\n\n", p.Run, p.CreatedAt.UTC().Format("2006-01-02 15:04:05 UTC"))
 	for i, s := range m.Steps {
 		stepLine(w, i+1, s, now, holder != "")
@@ -93,7 +93,7 @@ func standing(w io.Writer, m *view.Model, now time.Time, holder string) {
 func Summary(w io.Writer, m *view.Model) {
 	p := m.Plan
 	row := func(name string, cell func(state.Side) string) {
-		fmt.Fprintf(w, "%-9s %-34s %s\n", name, cell(state.Blue), cell(state.Green))
+		fmt.Fprintf(w, "%-9s %-34s %s\n", name, clip(cell(state.Blue), 34), clip(cell(state.Green), 35))
 	}
 	arrow := func(before, after string) string {
 		if before == after {

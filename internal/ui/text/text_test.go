@@ -84,6 +84,42 @@ func TestPlan(t *testing.T) {
 	check(t, "plan", b.Bytes())
 }
 
+// Long names and long times are cut and moved, never wider than a terminal.
+func TestLongNamesAndTimesFit(t *testing.T) {
+	p := samplePlan()
+	for side, c := range p.Clusters {
+		c.Name += strings.Repeat("-of-the-platform-team", 4)
+		p.Clusters[side] = c
+	}
+	p.Steps[2].Expect, p.Steps[2].Changes = minutes(65, 130), "250 rollouts, 4 at once, 31 otherwise"
+	var b bytes.Buffer
+	text.Plan(&b, p, at, "")
+	text.Status(&b, view.Fold([]state.Record{{Kind: state.RecordPlan, Plan: p, Time: at}}), at, "", "")
+	text.Summary(&b, view.Fold([]state.Record{{Kind: state.RecordPlan, Plan: p, Time: at}}))
+	for _, line := range strings.Split(b.String(), "\n") {
+		if len(line) > text.Width {
+			t.Errorf("%d columns: %s", len(line), line)
+		}
+	}
+	for _, want := range []string{"shop-blue-of-the-platform-te.. shop-green-of-the", "250 rollouts, 4 a.. 1h05m-2h10m", "blue shop-blue-of-the-platform-t.."} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("does not say %q:\n%s", want, b.String())
+		}
+	}
+}
+
+// Less than a minute is no time at all only where it is none.
+func TestShortPlansTakeSomeTime(t *testing.T) {
+	p := samplePlan()
+	p.Steps = p.Steps[:1]
+	p.Steps[0].Expect = state.Expect{Min: state.Duration(25 * time.Second), Max: state.Duration(80 * time.Second)}
+	var b bytes.Buffer
+	text.Plan(&b, p, at, "")
+	if !strings.Contains(b.String(), "In all      25s to 1m;") {
+		t.Errorf("%s", b.String())
+	}
+}
+
 func TestPlanWithNothingToDo(t *testing.T) {
 	p := samplePlan()
 	p.Steps, p.Findings = nil, nil
